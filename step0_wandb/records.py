@@ -1,0 +1,192 @@
+"""The records that travel through the package, from a source to a verdict."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+"""What a W&B config can hold."""
+
+VerdictName = Literal["broken", "suspect", "no-range", "unchecked", "pending", "no-step0", "healthy"]
+LabelName = Literal["healthy", "broken", "exclude"]
+OutcomeName = Literal["pass", "fail", "warn", "vacuous", "skipped"]
+
+VERDICTS: tuple[VerdictName, ...] = (
+    "broken",
+    "suspect",
+    "no-range",
+    "unchecked",
+    "pending",
+    "no-step0",
+    "healthy",
+)
+"""In the order in which people want to see them."""
+
+CHECKS = ("ppo_kl", "clip_frac", "gap", "gap-zero")
+ALIVE = frozenset({"running", "pending", "preempting"})
+"""The states in which a run may still log its step 0."""
+
+OWN_JOB_TYPE = "step0-sync"
+"""The job type of the tool's own W&B runs, which are never read."""
+
+
+def run_key(entity: str, project: str, run_id: str) -> str:
+    """Return ``entity/project/run_id``, with ``_`` for what an offline run does not record."""
+    return f"{entity or '_'}/{project or '_'}/{run_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """The numbers of one row of a run's history.
+
+    Attributes
+    ----------
+    values : mapping of str to float
+        Every number of the row; nested keys are joined with ``.`` as W&B does. Text, media and
+        booleans are left out; NaN and infinities are kept.
+    order : int
+        Position in the order of reading, for rows that carry no step of their own.
+    """
+
+    values: Mapping[str, float]
+    order: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One run as a source gives it: who it is, its config, and the history rows that matter.
+
+    Attributes
+    ----------
+    entity, project, run_id : str
+        Identity; ``_`` where an offline run records none.
+    state : str
+        W&B's state (``running``, ``finished``, ``failed``, ``crashed`` ...). On disk it comes from
+        the exit record; without one it is ``running`` for 24 h after the last write, then ``crashed``.
+    created_at : datetime or None
+        In UTC.
+    config : mapping
+        The run's W&B config, nested as logged, secrets already dropped.
+    rows : tuple of HistoryRow
+        The rows that step 0 may be made of, in reading order.
+    """
+
+    entity: str
+    project: str
+    run_id: str
+    name: str = ""
+    url: str | None = None
+    user: str | None = None
+    group: str | None = None
+    job_type: str | None = None
+    tags: tuple[str, ...] = ()
+    created_at: datetime | None = None
+    state: str = "running"
+    config: Mapping[str, Json] = field(default_factory=dict)
+    rows: tuple[HistoryRow, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Return the run's key, ``entity/project/run_id``."""
+        return run_key(self.entity, self.project, self.run_id)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the run may still log its step 0."""
+        return self.state in ALIVE
+
+
+@dataclass(frozen=True, slots=True)
+class Step0:
+    """What step 0 of a run says, or why there is none.
+
+    Attributes
+    ----------
+    status : {"found", "pending", "no-step0"}
+    profile : str or None
+        The framework whose metric names the run has.
+    note : str
+        Why there is no step 0, or what a reader must know about it (a hidden resume); else empty.
+    fit : bool
+        Whether the run may enter a range; a resumed run may not.
+    step : float or None
+        The value of the profile's step key.
+    row : mapping of str to float
+        Every number of the step-0 row, merged from the history rows of that logical step.
+    gap_metric : str or None
+        The metric that `gap` was read from.
+    """
+
+    status: Literal["found", "pending", "no-step0"]
+    profile: str | None = None
+    note: str = ""
+    fit: bool = True
+    step: float | None = None
+    row: Mapping[str, float] = field(default_factory=dict)
+    ppo_kl: float | None = None
+    clip_frac: float | None = None
+    gap: float | None = None
+    gap_metric: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How one check applies to one run.
+
+    Attributes
+    ----------
+    kind : str
+        ``exact`` (|value| <= limit), ``learned`` (as exact until three healthy runs, then by the
+        setup's own history), ``averaged`` (skipped, but a large value is suspect), ``range`` (the
+        gap's range), ``zero`` (exactly 0, true on-policy), ``vacuous`` or ``skipped`` (with `why`).
+    limit : float or None
+        Largest absolute value that passes.
+    above : str
+        The verdict of a value above the limit: ``broken`` or ``suspect``.
+    broken_from : float
+        From this absolute value on the verdict is ``broken`` (``averaged``: ``suspect``).
+    why : str
+        A sentence for people: why the check proves nothing or does not apply.
+    """
+
+    kind: Literal["exact", "learned", "averaged", "range", "zero", "vacuous", "skipped"]
+    limit: float | None = None
+    above: Literal["broken", "suspect"] = "broken"
+    broken_from: float = math.inf
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckPlan:
+    """Which checks apply to a run, and how; decided by its profile and config alone.
+
+    Attributes
+    ----------
+    ceiling : float or None
+        The gap that the framework itself allows; what there is before a range exists.
+    gap_zero : str
+        Why a gap of exactly 0 was not measured, where the config shows it; else empty.
+    switch : str
+        What to set so that a missing metric is logged.
+    """
+
+    ppo_kl: Rule
+    clip_frac: Rule
+    gap: Rule
+    ceiling: float | None = None
+    gap_zero: str = ""
+    switch: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that could not be read, in one line: where it is, and what is wrong with it."""
+
+    where: str
+    what: str
