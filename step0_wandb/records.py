@@ -190,3 +190,103 @@ class Problem:
 
     where: str
     what: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """One question about a run, answered.
+
+    Attributes
+    ----------
+    outcome : {"pass", "fail", "warn", "vacuous", "skipped"}
+        ``vacuous``: it passed but could not have failed.
+    message : str
+        A sentence for people; empty when there is nothing to add to the numbers.
+    """
+
+    check: str
+    outcome: OutcomeName
+    value: float | None
+    limit: float | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetupRange:
+    """The range of one setup: where the gap of its next healthy run is expected.
+
+    Attributes
+    ----------
+    n : int
+        Number of members, the healthy runs that the range rests on.
+    center, low, high, seen_low, seen_high : float or None
+        In the unit of the gap metric; ``seen_*`` are the smallest and largest member.
+    sigma : float or None
+        Moderated standard deviation of ln(gap).
+    df : float or None
+        Degrees of freedom of `sigma`.
+    alpha : float
+        Share of healthy runs that fall outside.
+    basis : str
+        What the range rests on: ``own``, ``pooled``, ``split``, ``ceiling``, ``exact`` or ``none``.
+    accepted : bool
+        Whether a person accepted the setup's level.
+    note : str
+        A sentence about the whole setup (not believed, moved); else empty.
+    """
+
+    setup: str
+    profile: str
+    n: int
+    center: float | None
+    low: float | None
+    high: float | None
+    seen_low: float | None
+    seen_high: float | None
+    sigma: float | None
+    df: float | None
+    alpha: float
+    basis: str
+    accepted: bool = False
+    gap_metric: str | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRun:
+    """One run with its verdict, as every output shows it (``RUN`` of the JSON contract).
+
+    Attributes
+    ----------
+    verdict : str
+        The tool's own verdict; `label` beats it where a person has spoken.
+    reasons : tuple of str
+        Sentences, the gravest first.
+    range : SetupRange or None
+        The range that the run was judged by, its own value left out.
+    ratio : float or None
+        Gap divided by the centre of that range.
+    p_value : float or None
+        Two-sided probability of a gap at least that far out, were the run healthy.
+    """
+
+    run: str
+    name: str
+    url: str | None
+    user: str | None
+    group: str | None
+    created_at: datetime | None
+    state: str
+    profile: str | None
+    setup: str | None
+    ppo_kl: float | None
+    clip_frac: float | None
+    gap: float | None
+    gap_metric: str | None
+    verdict: VerdictName
+    label: LabelName | None
+    reasons: tuple[str, ...]
+    checks: tuple[CheckResult, ...]
+    range: SetupRange | None
+    ratio: float | None
+    p_value: float | None
