@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -185,11 +185,83 @@ class CheckPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What profiles and settings make of a stored run; computed anew when they change.
+
+    Attributes
+    ----------
+    setup : str or None
+        The readable label of the run's setup; None without a profile or a step 0.
+    plan : CheckPlan or None
+        None without a step 0.
+    """
+
+    step0: Step0
+    setup: str | None = None
+    plan: CheckPlan | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """Something that could not be read, in one line: where it is, and what is wrong with it."""
 
     where: str
     what: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileMark:
+    """How far one ``.wandb`` file was read, so that the next sync goes on there.
+
+    Attributes
+    ----------
+    run : str
+        Key of the run that the file belongs to; empty while the file names none.
+    size, offset : int
+        In bytes; reading goes on at `offset`, the start of a record.
+    mtime_ns : int
+        Time of the last write, in nanoseconds since 1970.
+    ended : bool
+        Whether an exit record was seen.
+    settled : bool
+        Whether the file need not be read for step 0 any more (decided, or given up).
+    """
+
+    path: str
+    run: str
+    size: int
+    mtime_ns: int
+    offset: int
+    ended: bool = False
+    settled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One run as read in this sync: new, or changed since the last one.
+
+    Attributes
+    ----------
+    marks : tuple of FileMark
+        One for each of the run's files; empty for a run from a server.
+    problems : tuple of Problem
+        What could not be read this time; known damage is not told again.
+    """
+
+    record: RunRecord
+    marks: tuple[FileMark, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+class Known(Protocol):
+    """What the store remembers of a source."""
+
+    @property
+    def marks(self) -> Mapping[str, FileMark]:
+        """Return the marks of the source's files by path."""
+
+    def record(self, key: str) -> RunRecord | None:
+        """Return the run as stored, with the rows kept so far."""
 
 
 @dataclass(frozen=True, slots=True)
