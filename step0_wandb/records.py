@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 """What a W&B config can hold."""
 
 VerdictName = Literal["broken", "suspect", "no-range", "unchecked", "pending", "no-step0", "healthy"]
@@ -170,6 +170,8 @@ class CheckPlan:
     ----------
     ceiling : float or None
         The gap that the framework itself allows; what there is before a range exists.
+    ceiling_from : str
+        Who allows it, as the end of a sentence "above what ...".
     gap_zero : str
         Why a gap of exactly 0 was not measured, where the config shows it; else empty.
     switch : str
@@ -180,6 +182,7 @@ class CheckPlan:
     clip_frac: Rule
     gap: Rule
     ceiling: float | None = None
+    ceiling_from: str = ""
     gap_zero: str = ""
     switch: str = ""
 
