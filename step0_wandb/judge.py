@@ -1,0 +1,270 @@
+"""Checks and ranges to a verdict for every run, with its reasons in sentences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pandas as pd
+
+from step0_wandb import checks, sentences
+from step0_wandb.checks import FAIL, PASS, SKIPPED, VACUOUS, WARN, Level, Outcomes, Why
+from step0_wandb.errors import UsageError
+from step0_wandb.ranges import fit_ranges, judged_by
+from step0_wandb.records import CHECKS, CheckResult, SetupRange
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from step0_wandb.records import LabelName, VerdictName
+
+CEILINGS_TO_BROKEN = 10.0
+"""A gap of this many ceilings is broken where no range can say so."""
+OWN_RANGES = ("own", "pooled", "split", "exact")
+"""The bases of a range that a healthy run lies in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdict of every run, in columns, with what it rests on.
+
+    Attributes
+    ----------
+    runs : DataFrame
+        The runs as given.
+    by : DataFrame, one row a run
+        The range that each run was judged by, see `ranges.judged_by`.
+    outcomes : mapping of str to Outcomes
+        By check, in the order of `records.CHECKS`.
+    verdict : ndarray of str, shape (n_runs,)
+        With labels respected.
+    """
+
+    runs: pd.DataFrame
+    by: pd.DataFrame
+    ranges: pd.DataFrame
+    outcomes: dict[str, Outcomes]
+    verdict: NDArray[np.object_]
+    alpha: float
+
+    def reasons(self, at: int) -> tuple[str, ...]:
+        """Return the reasons of one verdict, the gravest first; `at` is a position."""
+        facts = self._facts(at)
+        said = [
+            (-int(result.level[at]), sentences.outcome(check, Why(result.why[at]), facts))
+            for check, result in self.outcomes.items()
+            if result.level[at] or result.why[at] in sentences.ALWAYS_SAID
+        ]
+        said.sort(key=lambda item: item[0])
+        return sentences.reasons(cast("VerdictName", self.verdict[at]), [text for _, text in said], facts)
+
+    def checks(self, at: int) -> tuple[CheckResult, ...]:
+        """Return every check of one run with its outcome."""
+        facts = self._facts(at)
+        return tuple(
+            CheckResult(
+                check,
+                checks.OUTCOMES[result.outcome[at]],
+                _number(facts, "gap" if check == "gap-zero" else check),
+                None if np.isnan(result.limit[at]) else float(result.limit[at]),
+                sentences.outcome(check, Why(result.why[at]), facts),
+            )
+            for check, result in self.outcomes.items()
+        )
+
+    def range(self, at: int) -> SetupRange | None:
+        """Return the range that one run was judged by, or None."""
+        row = self.by.iloc[at]
+        if not np.isfinite(row["center"]):
+            return None
+        return replace(setup_range(str(self.runs["setup"].iloc[at]), row, self.alpha), note="")
+
+    def label(self, at: int) -> LabelName | None:
+        """Return what a person said of one run."""
+        label = checks.texts(self.runs.iloc[[at]], "label")[0]
+        return cast("LabelName", label) if label else None
+
+    def _facts(self, at: int) -> dict[str, Any]:
+        facts: dict[str, Any] = {**self.by.iloc[at].to_dict(), **self.runs.iloc[at].to_dict()}
+        facts.update({f"{check}_limit": result.limit[at] for check, result in self.outcomes.items()})
+        return facts
+
+
+def judge(
+    runs: pd.DataFrame,
+    ranges: pd.DataFrame | None = None,
+    *,
+    alpha: float = 0.001,
+    broken_ratio: float = 2.0,
+) -> pd.DataFrame:
+    """Judge every run.
+
+    Parameters
+    ----------
+    runs : DataFrame, one row a run
+        Needs the columns ``setup`` and ``gap``; everything else that `load_runs` gives is used where
+        present.
+    ranges : DataFrame, optional
+        As `fit_ranges` returns it; None fits the runs themselves. Where a setup's ``n`` and ``center``
+        equal what `runs` itself gives, its members are judged with their own value left out; otherwise
+        the range is used as it stands.
+    alpha : float
+        Share of healthy runs that fall outside their range.
+    broken_ratio : float
+        A gap above its range is broken from this many times the centre, below that it is suspect.
+
+    Returns
+    -------
+    DataFrame
+        The input with ``verdict, reason, ratio, p_value, low, high``; ``low`` and ``high`` are the range
+        that the run was judged by, ``reason`` joins the reasons by ``; ``.
+
+    Raises
+    ------
+    UsageError
+        A column is missing, or `alpha` or `broken_ratio` makes no sense.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> runs = pd.DataFrame({"setup": "a", "gap": [0.0150, 0.0152, 0.0149, 0.0461]})
+    >>> judge(runs)["verdict"].tolist()
+    ['healthy', 'healthy', 'healthy', 'broken']
+    """
+    result = weigh(runs, ranges, alpha=alpha, broken_ratio=broken_ratio)
+    reason = np.full(len(runs), "", dtype=object)
+    for at in np.flatnonzero((result.verdict != "healthy") | checks.texts(runs, "note").astype(bool)):
+        reason[at] = "; ".join(result.reasons(int(at)))
+    return runs.assign(
+        verdict=result.verdict,
+        reason=reason,
+        **{name: result.by[name].to_numpy() for name in ("ratio", "p_value", "low", "high")},
+    )
+
+
+def weigh(
+    runs: pd.DataFrame,
+    ranges: pd.DataFrame | None = None,
+    *,
+    alpha: float = 0.001,
+    broken_ratio: float = 2.0,
+) -> Judgement:
+    """Judge every run, and keep what each verdict rests on; `judge` shows the short form."""
+    if not broken_ratio > 1:
+        raise UsageError(f"broken_ratio is {broken_ratio!r}; it must be above 1", "The default is 2.0.")
+    if "exact_failed" not in runs:
+        runs = runs.assign(exact_failed=checks.exact_failed(runs))
+    if ranges is None:
+        ranges = fit_ranges(runs, alpha=alpha)
+    by = judged_by(runs, ranges, alpha=alpha)
+    learned = checks.learned_limits(runs, by["member"].to_numpy(dtype=bool), alpha=alpha)
+    outcomes = {
+        "ppo_kl": checks.exact(runs, "ppo_kl", learned),
+        "clip_frac": checks.exact(runs, "clip_frac"),
+        "gap": _gap(runs, by, broken_ratio),
+        "gap-zero": _gap_zero(runs),
+    }
+    assert tuple(outcomes) == CHECKS  # noqa: S101 - the outputs rely on the order
+    return Judgement(runs, by, ranges, outcomes, _verdicts(runs, by, outcomes), alpha)
+
+
+def setup_range(setup: str, row: Any, alpha: float) -> SetupRange:
+    """Return a row of `fit_ranges` or `judged_by` as a record."""
+    profile = row.get("profile")
+    metric = row.get("gap_metric")
+    return SetupRange(
+        setup=setup,
+        profile=profile if isinstance(profile, str) else setup.split(" · ", 1)[0],
+        n=int(row["n"]),
+        **{
+            name: None if pd.isna(row[name]) else float(row[name])
+            for name in ("center", "low", "high", "seen_low", "seen_high", "sigma", "df")
+        },
+        alpha=alpha,
+        basis=str(row["basis"]),
+        accepted=bool(row.get("accepted", False)),
+        gap_metric=metric if isinstance(metric, str) else None,
+        note=sentences.setup_note(row),
+    )
+
+
+def _gap(runs: pd.DataFrame, by: pd.DataFrame, broken_ratio: float) -> Outcomes:
+    """Judge the gap of every run by its range, or by the ceiling where there is none."""
+    gap = checks.numbers(runs, "gap")
+    kind = checks.texts(runs, "gap_rule", "range")
+    bad = checks.non_finite(runs, "gap")
+    logged = np.isfinite(gap)
+    ranged = logged & (kind == "range") & (gap != 0)
+    center, low, high = (by[name].to_numpy(dtype=float) for name in ("center", "low", "high"))
+    known = ranged & np.isfinite(center) & np.isin(by["basis"].to_numpy(dtype=object), OWN_RANGES)
+    believed = by["believed"].to_numpy(dtype=bool)
+    several = np.where(gap >= broken_ratio * center, Level.BROKEN, Level.SUSPECT).astype(np.int8)
+
+    result = Outcomes.blank(len(runs))
+    result.limit[known] = high[known]
+    result.set(logged & (kind == "vacuous"), VACUOUS, Why.BY_RULE)
+    result.set(logged & (kind == "skipped"), SKIPPED, Why.BY_RULE)
+    result.set(logged & (kind == "range") & (gap == 0), SKIPPED, Why.ZERO)
+    result.set(known, PASS, Why.IN_RANGE)
+    result.set(known & (gap > high), FAIL, Why.ABOVE_RANGE, level=several)
+    result.set(known & (gap < low), FAIL, Why.BELOW_RANGE, level=Level.SUSPECT)
+    moved = by["moved"].to_numpy(dtype=bool)
+    result.set(known & moved, FAIL, Why.MOVED, level=Level.SUSPECT)
+    _ceiling(result, runs, unknown=ranged & ~known, doubted=known & ~believed)
+    result.set(ranged & (gap < 0), FAIL, Why.NEGATIVE, level=Level.SUSPECT)
+    exact = logged & (kind == "zero")
+    result.limit[exact] = 0.0
+    result.set(exact, PASS, Why.NOTHING)
+    result.set(exact & (gap != 0), FAIL, Why.NOT_ZERO, level=Level.BROKEN)
+    result.set(bad, FAIL, Why.NON_FINITE, level=Level.BROKEN)
+    return result
+
+
+def _ceiling(
+    result: Outcomes, runs: pd.DataFrame, *, unknown: NDArray[np.bool_], doubted: NDArray[np.bool_]
+) -> None:
+    """Judge runs without a range, or in a setup that is not believed, by what the framework allows."""
+    gap = checks.numbers(runs, "gap")
+    ceiling = checks.numbers(runs, "ceiling")
+    result.limit[unknown] = ceiling[unknown]
+    result.set(unknown, SKIPPED, Why.NO_RANGE)
+    result.set(unknown & (gap > ceiling), WARN, Why.OVER_CEILING, level=Level.SUSPECT)
+    result.set(doubted, FAIL, Why.NOT_BELIEVED, level=Level.SUSPECT)
+    far = (unknown | doubted) & (gap >= CEILINGS_TO_BROKEN * ceiling)
+    result.set(far, FAIL, Why.OVER_CEILING, level=Level.BROKEN)
+
+
+def _gap_zero(runs: pd.DataFrame) -> Outcomes:
+    """Warn of a gap of exactly 0 that was not measured."""
+    gap = checks.numbers(runs, "gap")
+    ranged = np.isfinite(gap) & (checks.texts(runs, "gap_rule", "range") == "range")
+    result = Outcomes.blank(len(runs))
+    result.set(ranged, PASS, Why.NOTHING)
+    result.set(ranged & (gap == 0), WARN, Why.ZERO, level=Level.SUSPECT)
+    return result
+
+
+def _verdicts(runs: pd.DataFrame, by: pd.DataFrame, outcomes: dict[str, Outcomes]) -> NDArray[np.object_]:
+    level = np.maximum.reduce([result.level for result in outcomes.values()])
+    passed = {check: result.outcome == PASS for check, result in outcomes.items()}
+    logged_gap = outcomes["gap"].why == Why.NO_RANGE
+    verdict = np.full(len(runs), "unchecked", dtype=object)
+    verdict[passed["ppo_kl"] | passed["clip_frac"] | logged_gap] = "no-range"
+    exact = checks.texts(runs, "gap_rule", "range") == "zero"
+    verdict[passed["gap"] & (exact | np.isin(by["basis"].to_numpy(dtype=object), OWN_RANGES))] = "healthy"
+    verdict[level == Level.SUSPECT] = "suspect"
+    verdict[level == Level.BROKEN] = "broken"
+    status = checks.texts(runs, "step0", "found")
+    verdict[status != "found"] = status[status != "found"]
+    label = checks.texts(runs, "label")
+    spoken = (label == "healthy") | (label == "broken")
+    verdict[spoken] = label[spoken]
+    return verdict
+
+
+def _number(facts: dict[str, Any], name: str) -> float | None:
+    value = facts.get(name)
+    if value is None or pd.isna(value):
+        return float("nan") if name in str(facts.get("nan_metrics") or "").split() else None
+    return float(value)
