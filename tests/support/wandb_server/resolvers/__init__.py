@@ -1,0 +1,7 @@
+"""One module for each part of the schema; importing this package registers all of them."""
+
+from tests.support.wandb_server.gql import RESOLVERS
+
+from . import accounts, alerts, runs, writing
+
+__all__ = ["RESOLVERS", "accounts", "alerts", "runs", "writing"]
