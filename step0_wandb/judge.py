@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -17,7 +18,7 @@ from step0_wandb.records import CHECKS, CheckResult, SetupRange
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from step0_wandb.records import LabelName, VerdictName
+    from step0_wandb.records import VerdictName
 
 CEILINGS_TO_BROKEN = 10.0
 """A gap of this many ceilings is broken where no range can say so."""
@@ -25,7 +26,7 @@ OWN_RANGES = ("own", "pooled", "split", "exact")
 """The bases of a range that a healthy run lies in."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Judgement:
     """The verdict of every run, in columns, with what it rests on.
 
@@ -54,7 +55,7 @@ class Judgement:
         said = [
             (-int(result.level[at]), sentences.outcome(check, Why(result.why[at]), facts))
             for check, result in self.outcomes.items()
-            if result.level[at] or result.why[at] in sentences.ALWAYS_SAID
+            if result.level[at]
         ]
         said.sort(key=lambda item: item[0])
         return sentences.reasons(cast("VerdictName", self.verdict[at]), [text for _, text in said], facts)
@@ -75,20 +76,20 @@ class Judgement:
 
     def range(self, at: int) -> SetupRange | None:
         """Return the range that one run was judged by, or None."""
-        row = self.by.iloc[at]
-        if not np.isfinite(row["center"]):
+        facts = self._facts(at)
+        if not np.isfinite(facts["center"]):
             return None
-        return replace(setup_range(str(self.runs["setup"].iloc[at]), row, self.alpha), note="")
+        return replace(setup_range(facts["setup"], facts, self.alpha), note="")
 
-    def label(self, at: int) -> LabelName | None:
-        """Return what a person said of one run."""
-        label = checks.texts(self.runs.iloc[[at]], "label")[0]
-        return cast("LabelName", label) if label else None
+    @cached_property
+    def _columns(self) -> dict[str, list[Any]]:
+        """Every column that sentences may need, as lists: reading a row is what is done most."""
+        limits = {f"{check}_limit": pd.Series(result.limit) for check, result in self.outcomes.items()}
+        columns = {**dict(self.by.items()), **dict(self.runs.items()), **limits}
+        return {str(name): column.tolist() for name, column in columns.items()}
 
     def _facts(self, at: int) -> dict[str, Any]:
-        facts: dict[str, Any] = {**self.by.iloc[at].to_dict(), **self.runs.iloc[at].to_dict()}
-        facts.update({f"{check}_limit": result.limit[at] for check, result in self.outcomes.items()})
-        return facts
+        return {name: column[at] for name, column in self._columns.items()}
 
 
 def judge(

@@ -13,11 +13,6 @@ if TYPE_CHECKING:
 
     from step0_wandb.records import VerdictName
 
-Facts = "Mapping[str, Any]"
-
-ALWAYS_SAID: frozenset[int] = frozenset()
-"""What is said of a run even when it harms no verdict."""
-
 
 def outcome(check: str, why: Why, facts: Mapping[str, Any]) -> str:
     """Return the sentence for one check's outcome; empty where the numbers say it all."""

@@ -1,0 +1,51 @@
+"""The JSON documents of the contract: records in, plain JSON out."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from step0_wandb.errors import Step0Error
+    from step0_wandb.records import Json
+
+
+def document(name: str, /, **parts: object) -> dict[str, Json]:
+    """Return one document: its schema ``step0/NAME/1`` and its parts.
+
+    Examples
+    --------
+    >>> document("runs", runs=[float("nan")])
+    {'schema': 'step0/runs/1', 'runs': ['nan']}
+    """
+    return {"schema": f"step0/{name}/1", **{part: plain(value) for part, value in parts.items()}}
+
+
+def error_document(error: Step0Error) -> dict[str, Json]:
+    """Return the document of a failure."""
+    return document("error", error={"kind": error.kind, "message": error.message, "hint": error.hint})
+
+
+def dumps(value: dict[str, Json]) -> str:
+    """Return a document as text: keys sorted, UTF-8, no bare NaN."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, indent=2, allow_nan=False)
+
+
+def plain(value: Any) -> Json:  # noqa: PLR0911 - one line a type
+    """Return records, times and numbers as plain JSON; non-finite numbers become texts."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, dict):
+        return {str(key): plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    raise TypeError(f"{type(value).__name__} has no place in a JSON document")

@@ -1,0 +1,354 @@
+"""The tool's own settings: flag > environment > file > default, each value with its origin."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from step0_wandb.errors import UsageError
+from step0_wandb.secrets import looks_like_key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FILE_NAME = "step0.toml"
+PREFIX = "STEP0_"
+STORE_NAME = "step0.db"
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+
+
+def duration(text: object) -> timedelta:
+    """Return the time span that a text such as ``90s``, ``60m``, ``24h`` or ``7d`` names.
+
+    Raises
+    ------
+    ValueError
+        The text is none.
+
+    Examples
+    --------
+    >>> duration("36h")
+    datetime.timedelta(days=1, seconds=43200)
+    """
+    if isinstance(text, timedelta):
+        return text
+    match = _DURATION.fullmatch(str(text).strip())
+    if match is None:
+        raise ValueError(f"{text!r} is no time span; write 90s, 60m, 24h or 7d")
+    return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+
+
+Duration = Annotated[timedelta, BeforeValidator(duration)]
+
+
+def _variable_name(value: object) -> object:
+    if isinstance(value, str) and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
+        raise ValueError(
+            "it names an environment variable; the URL itself is a secret and stays out of files"
+        )
+    return value
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RangesSettings(_Table):
+    """How ranges are fitted and runs are judged by them."""
+
+    alpha: float = Field(default=0.001, gt=0, lt=0.5)
+    broken_ratio: float = Field(default=2.0, gt=1)
+
+
+class SetupSettings(_Table):
+    """Changes to the config keys that make a profile's setups."""
+
+    add: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    keys: tuple[str, ...] | None = None
+
+
+class AlertsSettings(_Table):
+    """Which verdicts raise an alert, and where besides W&B."""
+
+    levels: tuple[Literal["broken", "suspect"], ...] = ("broken", "suspect")
+    since: Duration = timedelta(hours=24)
+    digest: int = Field(default=5, ge=1)
+    webhook_env: Annotated[str | None, BeforeValidator(_variable_name)] = None
+
+
+class ReportSettings(_Table):
+    """Where a sync publishes: an HTML page, and tables and a report in W&B."""
+
+    html: str | None = None
+    wandb: str | None = None
+
+
+class ProfilesSettings(_Table):
+    """More profiles: TOML files, or directories of them."""
+
+    paths: tuple[str, ...] = ()
+
+
+class ChecksSettings(_Table):
+    """What is checked beyond the first optimizer step."""
+
+    every_rollout: bool = False
+
+
+class ServerSettings(_Table):
+    """How patient a sync is with a W&B server."""
+
+    give_up: Duration = timedelta(seconds=120)
+
+
+class Settings(_Table):
+    """Every setting; the defaults work without any file."""
+
+    sources: tuple[str, ...] = ()
+    store: str | None = None
+    ranges: RangesSettings = RangesSettings()
+    setup: dict[str, SetupSettings] = Field(default_factory=dict)
+    checks: ChecksSettings = ChecksSettings()
+    alerts: AlertsSettings = AlertsSettings()
+    report: ReportSettings = ReportSettings()
+    profiles: ProfilesSettings = ProfilesSettings()
+    server: ServerSettings = ServerSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting as people see it: its dotted key, its value, and where that came from."""
+
+    key: str
+    value: object
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings with where they came from.
+
+    Attributes
+    ----------
+    file : Path or None
+        The settings file.
+    base : Path
+        What relative paths of the settings are relative to.
+    origins : mapping of str to str
+        Where each value that is no default came from, by dotted key.
+    """
+
+    settings: Settings
+    file: Path | None
+    base: Path
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def store(self) -> Path:
+        """Return the path of the store."""
+        if self.settings.store:
+            return self.base / Path(self.settings.store).expanduser()
+        if self.file is not None:
+            return self.file.parent / STORE_NAME
+        from platformdirs import user_data_path  # noqa: PLC0415 - rarely needed
+
+        return user_data_path("step0-wandb", appauthor=False) / STORE_NAME
+
+    def path(self, text: str) -> Path:
+        """Return a path of the settings, relative to their file."""
+        return self.base / Path(text).expanduser()
+
+    @property
+    def profile_paths(self) -> tuple[Path, ...]:
+        """Return where more profiles lie."""
+        return tuple(self.path(text) for text in self.settings.profiles.paths)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Return the sources, those that exist as paths relative to the file made absolute."""
+        return tuple(self._source(text) for text in self.settings.sources)
+
+    def _source(self, text: str) -> str:
+        bare = text.removeprefix("file:")
+        if text.startswith("wandb:") or "://" in text:
+            return text
+        path = self.path(bare)
+        is_path = bare != text or bare.startswith((".", "/", "~")) or path.exists()
+        return f"file:{path}" if is_path else text
+
+
+def environment() -> Mapping[str, str]:
+    """Return the process's environment; nothing else in the package reads it."""
+    return os.environ
+
+
+def load_settings(
+    file: Path | None = None,
+    *,
+    cwd: Path,
+    environ: Mapping[str, str],
+    flags: Mapping[str, Any] | None = None,
+) -> Loaded:
+    """Read the settings.
+
+    Parameters
+    ----------
+    file : Path, optional
+        The settings file; None looks for ``step0.toml`` or a ``[tool.step0-wandb]`` table in
+        ``pyproject.toml``, upwards from `cwd`.
+    flags : mapping of str to object, optional
+        Values given on the command line, by dotted key; None values are not given.
+
+    Raises
+    ------
+    UsageError
+        The file is missing or no TOML, a key is unknown, a value makes no sense, or it holds a secret.
+    """
+    found = file or _find(cwd)
+    table = _read(found) if found else {}
+    if found:
+        _refuse_secrets(table, found)
+    origins: dict[str, str] = {key: str(found) for key in _leaves(table)}
+    for name, key in _variables().items():
+        if name in environ:
+            _put(table, key, _split(environ[name]) if _is_list(key) else environ[name])
+            origins[key] = name
+    for key, value in (flags or {}).items():
+        if value is not None:
+            _put(table, key, value)
+            origins[key] = "command line"
+    try:
+        settings = Settings.model_validate(table)
+    except ValidationError as error:
+        raise _wrong(error, origins, found) from error
+    base = found.parent if found else cwd
+    if origins.get("store") in (f"{PREFIX}STORE", "command line") and settings.store:
+        settings = settings.model_copy(update={"store": str(cwd / Path(settings.store).expanduser())})
+    return Loaded(settings, found, base.absolute(), origins)
+
+
+def describe(loaded: Loaded) -> list[Setting]:
+    """Return every setting with its value and origin; the store as the path that is used."""
+    values = loaded.settings.model_dump(mode="json")
+    values["store"] = str(loaded.store)
+    return [Setting(key, _get(values, key), loaded.origins.get(key, "default")) for key in _leaves(values)]
+
+
+def _find(cwd: Path) -> Path | None:
+    for folder in (cwd, *cwd.parents):
+        if (folder / FILE_NAME).is_file():
+            return folder / FILE_NAME
+        project = folder / "pyproject.toml"
+        if project.is_file() and "step0-wandb" in _toml(project).get("tool", {}):
+            return project
+    return None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    table = _toml(file)
+    if file.name == "pyproject.toml":
+        table = table.get("tool", {}).get("step0-wandb", {})
+    return table
+
+
+def _toml(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"The settings file {file} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"The settings file {file} is no TOML: {error}") from error
+
+
+def _refuse_secrets(table: Mapping[str, Any], file: Path) -> None:
+    for key in _leaves(table):
+        value = _get(table, key)
+        if any(looks_like_key(str(part)) for part in (value if isinstance(value, list) else [value])):
+            raise UsageError(
+                f"{file}: {key} holds what looks like a secret",
+                "Settings files get shared: keep keys in the environment (WANDB_API_KEY) or in netrc.",
+            )
+
+
+def _wrong(error: ValidationError, origins: Mapping[str, str], file: Path | None) -> UsageError:
+    detail = error.errors()[0]
+    key = ".".join(str(part) for part in detail["loc"])
+    if detail["type"] == "extra_forbidden":
+        parent, _, name = key.rpartition(".")
+        known = _names_in(parent)
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        hint = (
+            f"Did you mean {'.'.join(filter(None, [parent, near[0]]))}?"
+            if near
+            else f"Known: {', '.join(known)}."
+        )
+        return UsageError(f"{origins.get(key, file)}: {key} is no setting", hint)
+    origin = next((origins[name] for name in origins if name == key or key.startswith(f"{name}.")), file)
+    message = detail["msg"].removeprefix("Value error, ")
+    return UsageError(
+        f"{origin}: {key} = {detail['input']!r} is not valid: {message}", "See `step0-wandb settings`."
+    )
+
+
+def _names_in(path: str) -> list[str]:
+    table: Any = Settings
+    for part in path.split(".") if path else []:
+        fields = table.model_fields
+        table = _table_of(fields[part].annotation) if part in fields else table
+    return list(table.model_fields)
+
+
+def _table_of(annotation: Any) -> Any:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in getattr(annotation, "__args__", ()) if (found := _table_of(part))), None)
+
+
+def _variables() -> dict[str, str]:
+    """Return the environment variable of every setting that is not under a free name."""
+    defaults = Settings().model_dump()
+    keys = [key for key in _leaves(defaults) if not key.startswith("setup")]
+    return {PREFIX + key.replace(".", "_").upper(): key for key in keys}
+
+
+def _is_list(key: str) -> bool:
+    return isinstance(_get(Settings().model_dump(), key), tuple)
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _leaves(table: Mapping[str, Any], prefix: str = "") -> list[str]:
+    keys = []
+    for name, value in table.items():
+        if isinstance(value, dict) and value:
+            keys += _leaves(value, f"{prefix}{name}.")
+        elif not isinstance(value, dict):
+            keys.append(f"{prefix}{name}")
+    return keys
+
+
+def _get(table: Mapping[str, Any], key: str) -> Any:
+    value: Any = table
+    for part in key.split("."):
+        value = value[part]
+    return value
+
+
+def _put(table: dict[str, Any], key: str, value: Any) -> None:
+    *parents, name = key.split(".")
+    for part in parents:
+        inner = table.setdefault(part, {})
+        table = inner if isinstance(inner, dict) else {}
+    table[name] = value
