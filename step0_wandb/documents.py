@@ -34,7 +34,7 @@ def dumps(value: dict[str, Json]) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, indent=2, allow_nan=False)
 
 
-def plain(value: Any) -> Json:  # noqa: PLR0911 - one line a type
+def plain(value: Any) -> Json:
     """Return records, times and numbers as plain JSON; non-finite numbers become texts."""
     if value is None or isinstance(value, bool | int | str):
         return value

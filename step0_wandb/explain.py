@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from step0_wandb.records import Json, JudgedRun
 
 _NOISE = re.compile(
-    r"(^|[._-])(seed|port|ports|addr|address|ip|host|hostname|hosts|name|names|group|id|uuid|dir|directory|path_prefix|"
-    r"timestamp|time|date|tag|tags|notes|rank|pid|user|save|output|log|logs|tensorboard|wandb|swanlab|_wandb|"
-    r"exp_name|experiment_name|run_name|launcher_env_report)($|[._-])",
+    r"(?:^|[._-])(?:seeds?|ports?|addr(?:ess)?|ip|hosts?|hostname|uuid|timestamp|date|rank|pid|user|save|tags?|notes"
+    r"|(?:run|exp|experiment|project|group|trial|job)_?(?:name|id|group)|group"
+    r"|(?:output|log|logging|save|work|tmp|temp|ckpt|checkpoint|local|default_local|tensorboard|record)_?(?:dir|path|directory))"
+    r"(?:$|[._-])|^(?:_wandb|wandb|use_wandb|swanlab|tensorboard)",
     re.IGNORECASE,
 )
 """Keys that differ by nature from run to run and never explain a gap."""
