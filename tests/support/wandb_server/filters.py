@@ -114,7 +114,7 @@ def condition(get: Callable[[Run], Any], wanted: Any) -> Predicate:
         return lambda run: equal(get(run), wanted)
     unknown = wanted.keys() - OPERATORS.keys() - {"$not"}
     if unknown:
-        raise FilterError(f"unknown operator in filter: {sorted(unknown)[0]}")
+        raise FilterError(f"unknown operator in filter: {min(unknown)}")
     tests = [
         negated(condition(get, operand))
         if name == "$not"

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphql import (
-    DocumentNode,
     FieldNode,
     GraphQLError,
     GraphQLObjectType,
-    GraphQLSchema,
     OperationDefinitionNode,
     OperationType,
     build_schema,
@@ -24,6 +22,11 @@ from graphql import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from graphql import (
+        DocumentNode,
+        GraphQLSchema,
+    )
 
     from .backend import Backend
     from .state import Run
@@ -105,7 +108,7 @@ class Answer:
     payload: dict[str, Any]
 
 
-@lru_cache(maxsize=None)
+@cache
 def snake_case(name: str) -> str:
     """Return ``history_keys`` for ``historyKeys``."""
     return re.sub("([A-Z])", lambda match: "_" + match[1].lower(), name)

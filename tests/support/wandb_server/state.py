@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from .sampling import key_statistics, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from datetime import datetime
 
 
 def stamp(moment: datetime) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.support.wandb_server.gql import HttpError, resolves
-from tests.support.wandb_server.paging import Connection, paginate
-from tests.support.wandb_server.state import Project, State, User, encode_id, stamp
+from tests.support.wandb_server.paging import paginate
+from tests.support.wandb_server.state import encode_id, stamp
+
+if TYPE_CHECKING:
+    from tests.support.wandb_server.paging import Connection
+    from tests.support.wandb_server.state import Project, State, User
 
 FEATURES = (
     "ARTIFACT_TAGS",
@@ -88,7 +92,7 @@ def projects(
     info: Any,
     entityName: str | None = None,
     after: str | None = None,
-    first: int | None = None,  # noqa: N803
+    first: int | None = None,
 ) -> Connection:
     state = state_of(info)
     wanted = entityName or state.entity

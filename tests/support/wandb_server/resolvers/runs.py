@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphql import GraphQLError
 
 from tests.support.wandb_server import filters as mongo
 from tests.support.wandb_server.gql import HttpError, resolves
-from tests.support.wandb_server.paging import Connection, Edge, paginate
+from tests.support.wandb_server.paging import paginate
 from tests.support.wandb_server.sampling import DEFAULT_SAMPLES, plain, sampled, thin_out, to_json, window
-from tests.support.wandb_server.state import Project, Run, stamp
+from tests.support.wandb_server.state import stamp
 
 from .accounts import state_of
+
+if TYPE_CHECKING:
+    from tests.support.wandb_server.paging import Connection, Edge
+    from tests.support.wandb_server.state import Project, Run
 
 
 def run_state(run: Run, info: Any) -> str:

@@ -7,15 +7,19 @@ import hashlib
 import json
 import mimetypes
 from base64 import b64encode
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.support.wandb_server.gql import HttpError, resolves
-from tests.support.wandb_server.paging import Connection, paginate
+from tests.support.wandb_server.paging import paginate
 from tests.support.wandb_server.sampling import to_json
-from tests.support.wandb_server.state import Run, StoredFile, encode_id, stamp
+from tests.support.wandb_server.state import encode_id, stamp
 
 from .accounts import state_of
 from .runs import matching_runs
+
+if TYPE_CHECKING:
+    from tests.support.wandb_server.paging import Connection
+    from tests.support.wandb_server.state import Run, StoredFile
 
 TEXTS = {
     "displayName": "display_name",
