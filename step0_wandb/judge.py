@@ -26,6 +26,16 @@ OWN_RANGES = ("own", "pooled", "split", "exact")
 """The bases of a range that a healthy run lies in."""
 
 
+class _Nothing:
+    """A column that is not there."""
+
+    def __getitem__(self, _at: int) -> None:
+        return None
+
+
+_NOTHING = _Nothing()
+
+
 @dataclass(frozen=True)
 class Judgement:
     """The verdict of every run, in columns, with what it rests on.
@@ -67,12 +77,20 @@ class Judgement:
             CheckResult(
                 check,
                 checks.OUTCOMES[result.outcome[at]],
-                _number(facts, "gap" if check == "gap-zero" else check),
+                self.value("gap" if check == "gap-zero" else check, at),
                 None if np.isnan(result.limit[at]) else float(result.limit[at]),
                 sentences.outcome(check, Why(result.why[at]), facts),
             )
             for check, result in self.outcomes.items()
         )
+
+    def value(self, metric: str, at: int) -> float | None:
+        """Return a metric of one run: NaN where NaN was logged, None where nothing was."""
+        value = self._columns.get(metric, _NOTHING)[at]
+        if value is None or pd.isna(value):
+            said = self._columns.get("nan_metrics", _NOTHING)[at]
+            return float("nan") if isinstance(said, str) and metric in said.split() else None
+        return float(value)
 
     def range(self, at: int) -> SetupRange | None:
         """Return the range that one run was judged by, or None."""
@@ -262,10 +280,3 @@ def _verdicts(runs: pd.DataFrame, by: pd.DataFrame, outcomes: dict[str, Outcomes
     spoken = (label == "healthy") | (label == "broken")
     verdict[spoken] = label[spoken]
     return verdict
-
-
-def _number(facts: dict[str, Any], name: str) -> float | None:
-    value = facts.get(name)
-    if value is None or pd.isna(value):
-        return float("nan") if name in str(facts.get("nan_metrics") or "").split() else None
-    return float(value)

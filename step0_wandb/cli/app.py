@@ -1,0 +1,109 @@
+"""The program: its commands, and how every failure becomes one to three lines and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from step0_wandb import __version__, documents
+from step0_wandb.cli import check, demo, explain, output, profiles, ranges, report, runs, settings, sync
+from step0_wandb.cli.session import command
+from step0_wandb.errors import Step0Error, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="step0-wandb",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+)
+
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "sync": sync.sync,
+    "check": check.check,
+    "runs": runs.runs,
+    "ranges": ranges.ranges,
+    "explain": explain.explain,
+    "report": report.report,
+    "demo": demo.demo,
+    "settings": settings.settings,
+    "profiles": profiles.profiles,
+}
+for _name, _function in _COMMANDS.items():
+    command(app, _name, _function)
+
+
+def _version(asked: bool) -> None:  # noqa: FBT001 - typer calls it with the flag
+    if asked:
+        typer.echo(f"step0-wandb {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def about(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Find broken RL post-training runs at their first optimizer step, from what they log to W&B."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the program and leave with its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(run(words))
+
+
+def run(words: Sequence[str]) -> int:
+    """Run the program on its words and return the exit code; only the outermost frame catches all."""
+    as_json = "--json" in words
+    try:
+        code = app(args=list(words), prog_name="step0-wandb", standalone_mode=False)
+    except Step0Error as error:
+        return _fail(error, as_json=as_json)
+    except TyperException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            typer.echo(error.format_message())
+            return error.exit_code
+        return _fail(UsageError(error.format_message(), _help_of(words)), as_json=as_json)
+    except (KeyboardInterrupt, typer.Abort):
+        typer.echo("Interrupted; what was stored until now is kept.", err=True)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`); keep the interpreter from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:  # noqa: BLE001 - the outermost frame
+        if "-v" in words or "--verbose" in words:
+            traceback.print_exc()
+        return _fail(_bug(error), as_json=as_json)
+    return code if isinstance(code, int) else 0
+
+
+def _fail(error: Step0Error, *, as_json: bool) -> int:
+    if as_json:
+        typer.echo(documents.dumps(documents.error_document(error)))
+    output.error(error)
+    return error.exit_code
+
+
+def _help_of(words: Sequence[str]) -> str:
+    named = next((word for word in words if word in _COMMANDS), "")
+    return f"See `step0-wandb {named} --help`." if named else "See `step0-wandb --help`."
+
+
+def _bug(error: Exception) -> Step0Error:
+    return Step0Error(
+        f"An unexpected error, which is a bug: {type(error).__name__}: {error}",
+        "Run the command again with -v and report what it prints.",
+    )

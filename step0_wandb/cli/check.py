@@ -1,0 +1,43 @@
+"""``step0-wandb check``: judge one run against the store's ranges."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from step0_wandb import documents
+from step0_wandb.cli import output
+from step0_wandb.cli.session import FailOn, Session, without  # noqa: TC001 - typer reads the annotation
+from step0_wandb.cli.sync import PARTLY, VERDICT
+
+NO_STEP0 = 8
+
+
+@without("dry_run", "log_format")
+def check(
+    session: Session,
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SOURCE", help="A run directory, a .wandb file, or entity/project/run_id."),
+    ],
+) -> None:
+    """Judge one run against the store's ranges; write nothing.
+
+    Example: step0-wandb check ./wandb/latest-run
+    """
+    from step0_wandb.single import judge_one, read_one  # noqa: PLC0415
+
+    record, problems = read_one(source, session.loaded, clock=session.clock)
+    run = judge_one(record, session.loaded)
+    for problem in problems:
+        output.tell(f"problem: {problem.where}: {problem.what}")
+    if session.as_json:
+        output.print_json(documents.document("check", run=run))
+    else:
+        output.print_run(run, output.console())
+    if (session.fail_on or FailOn.broken).hit_by(run):
+        raise typer.Exit(VERDICT)
+    if run.verdict in ("pending", "no-step0"):
+        raise typer.Exit(NO_STEP0)
+    raise typer.Exit(PARTLY if problems else 0)

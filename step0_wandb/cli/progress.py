@@ -1,0 +1,39 @@
+"""Progress on a terminal, and nothing anywhere else."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from step0_wandb.cli import output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@contextmanager
+def reading(*, quiet: bool) -> Iterator[Callable[[str, int], None]]:
+    """Give a function that is told the source and how many of its runs were read so far."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _source, _runs: None
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=output.console(err=True), transient=True) as bar:
+        task = bar.add_task("reading")
+        yield lambda source, runs: bar.update(task, description=f"reading {source}: {runs} runs")
+
+
+@contextmanager
+def writing(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """Give a function that is told how many of how many example runs are written."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    from rich.progress import Progress  # noqa: PLC0415
+
+    with Progress(console=output.console(err=True), transient=True) as bar:
+        task = bar.add_task("writing example runs", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

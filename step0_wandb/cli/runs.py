@@ -1,0 +1,58 @@
+"""``step0-wandb runs``: the verdict of each run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from step0_wandb import documents
+from step0_wandb.cli import output
+from step0_wandb.cli.session import FailOn, Session, without  # noqa: TC001 - typer reads the annotation
+from step0_wandb.cli.sync import VERDICT
+from step0_wandb.errors import UsageError
+from step0_wandb.records import VERDICTS
+
+
+@without("dry_run", "log_format")
+def runs(
+    session: Session,
+    verdict: Annotated[
+        list[str] | None, typer.Option("--verdict", help="Only these verdicts; may be given again.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="SPAN", help="Only runs created since, such as 24h or 7d."),
+    ] = None,
+    user: Annotated[str | None, typer.Option("--user", help="Only runs of this user.")] = None,
+    setup: Annotated[
+        str | None, typer.Option("--setup", metavar="TEXT", help="Only setups that hold this text.")
+    ] = None,
+) -> None:
+    """List the runs with their verdicts, the gravest first.
+
+    Example: step0-wandb runs --verdict broken --since 7d
+    """
+    unknown = [name for name in verdict or () if name not in VERDICTS]
+    if unknown:
+        raise UsageError(f"--verdict {unknown[0]!r} is no verdict", f"Known: {', '.join(VERDICTS)}.")
+    after = session.clock() - span_of("--since", since) if since else None
+    with session.open_store() as store:
+        found = store.judged(verdict=verdict, since=after, user=user, setup=setup)
+    if session.as_json:
+        output.print_json(documents.document("runs", runs=found))
+    else:
+        out = output.console()
+        out.print(output.runs_table(found, out) if found else "no runs")
+    fail_on = session.fail_on or FailOn.never
+    raise typer.Exit(VERDICT if any(fail_on.hit_by(run) for run in found) else 0)
+
+
+def span_of(option: str, text: str):  # noqa: ANN201
+    """Return the time span that an option names."""
+    from step0_wandb.settings import duration  # noqa: PLC0415
+
+    try:
+        return duration(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from error

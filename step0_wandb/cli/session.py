@@ -1,0 +1,152 @@
+"""What every command shares: its options, the settings behind them, and the clock."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from step0_wandb.profiles import Profiles
+    from step0_wandb.records import JudgedRun
+    from step0_wandb.settings import Loaded
+    from step0_wandb.store import Store
+
+
+class FailOn(StrEnum):
+    """From which verdict on a command exits with 3."""
+
+    broken = "broken"
+    suspect = "suspect"
+    no_range = "no-range"
+    never = "never"
+
+    def hit_by(self, run: JudgedRun) -> bool:
+        """Return whether a run's verdict is at or above this one; excluded runs never count."""
+        order = ("broken", "suspect", "no-range")
+        if self is FailOn.never or run.label == "exclude":
+            return False
+        return run.verdict in order[: order.index(self.value) + 1]
+
+
+class LogFormat(StrEnum):
+    """How progress and problems are told when nobody watches a terminal."""
+
+    text = "text"
+    json = "json"
+
+
+@dataclass(frozen=True)
+class Session:
+    """The shared options of one command, and what follows from them."""
+
+    settings_file: Path | None = None
+    store_file: Path | None = None
+    as_json: bool = False
+    dry_run: bool = False
+    fail_on: FailOn | None = None
+    quiet: bool = False
+    verbose: bool = False
+    log_format: LogFormat = LogFormat.text
+
+    @cached_property
+    def loaded(self) -> Loaded:
+        """The settings."""
+        from step0_wandb.settings import environment, load_settings  # noqa: PLC0415
+
+        flags = {"store": str(self.store_file.absolute()) if self.store_file else None}
+        return load_settings(self.settings_file, cwd=Path.cwd(), environ=environment(), flags=flags)
+
+    @cached_property
+    def profiles(self) -> Profiles:
+        """The known profiles, with the settings' changes to their setups."""
+        from step0_wandb.sync import profiles_of  # noqa: PLC0415
+
+        return profiles_of(self.loaded)
+
+    def open_store(self, *, write: bool = False) -> Store:
+        """Open the store; reading never creates one."""
+        from step0_wandb.store import Store  # noqa: PLC0415
+
+        return Store.open(self.loaded.store, mode="write" if write else "read")
+
+    def clock(self) -> datetime:
+        """Return the time now, in UTC."""
+        return datetime.now(UTC)
+
+
+_SHARED: dict[str, tuple[Any, Any]] = {
+    "settings_file": (
+        Annotated[
+            Path | None,
+            typer.Option("--settings", metavar="FILE", help="Settings file; else step0.toml, found upwards."),
+        ],
+        None,
+    ),
+    "store_file": (
+        Annotated[
+            Path | None,
+            typer.Option("--store", metavar="FILE", help="Store; else step0.db beside the settings file."),
+        ],
+        None,
+    ),
+    "as_json": (Annotated[bool, typer.Option("--json", help="Print one JSON document.")], False),
+    "dry_run": (
+        Annotated[bool, typer.Option("--dry-run", help="Say what would be sent or written; do neither.")],
+        False,
+    ),
+    "fail_on": (
+        Annotated[FailOn | None, typer.Option("--fail-on", help="Exit with 3 from this verdict on.")],
+        None,
+    ),
+    "quiet": (Annotated[bool, typer.Option("--quiet", "-q", help="Print results only.")], False),
+    "verbose": (Annotated[bool, typer.Option("--verbose", "-v", help="Say more; print tracebacks.")], False),
+    "log_format": (
+        Annotated[LogFormat, typer.Option("--log-format", help="Of what is told on stderr.")],
+        LogFormat.text,
+    ),
+}
+
+
+def command(app: typer.Typer, name: str, function: Callable[..., None]) -> None:
+    """Register `function` as a command: its own parameters, then the shared options it asks for.
+
+    The function's first parameter is the `Session`; its ``shared`` attribute names the shared options
+    that make no sense for it (``without``).
+    """
+    signature = inspect.signature(function, eval_str=True)
+    own = list(signature.parameters.values())[1:]
+    without = getattr(function, "without", ())
+    shared = [
+        inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for option, (annotation, default) in _SHARED.items()
+        if option not in without
+    ]
+
+    def run(**values: Any) -> None:
+        chosen = {option: values.pop(option) for option in _SHARED if option in values}
+        function(Session(**chosen), **values)
+
+    parameters = [*(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own), *shared]
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__doc__ = function.__doc__
+    app.command(name)(run)
+
+
+def without(*options: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Leave shared options away from a command that has no use for them."""
+
+    def mark(function: Callable[..., None]) -> Callable[..., None]:
+        function.without = options  # type: ignore[attr-defined]
+        return function
+
+    return mark

@@ -1,0 +1,84 @@
+"""``step0-wandb sync``: the main job."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer reads the annotation
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from step0_wandb import documents
+from step0_wandb.cli import output
+from step0_wandb.cli.session import FailOn, Session  # noqa: TC001 - typer reads the annotation
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from step0_wandb.sync import SyncResult
+
+PARTLY = 7
+VERDICT = 3
+
+
+def sync(
+    session: Session,
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SOURCE]...",
+            help="entity/project, or directories of W&B runs; else the settings' sources.",
+        ),
+    ] = None,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the page there.")] = None,
+) -> None:
+    """Read the sources, fit the ranges, judge every run, and publish.
+
+    Example: step0-wandb sync ./wandb --html step0.html
+    """
+    from step0_wandb.cli.progress import reading  # noqa: PLC0415
+    from step0_wandb.sync import Job, run_sync  # noqa: PLC0415
+
+    with reading(quiet=session.quiet) as progress:
+        job = Job(session.loaded, tuple(sources or ()), html, session.dry_run, session.clock, progress)
+        result = run_sync(job)
+    if session.as_json:
+        output.print_json(sync_document(result))
+    else:
+        print_result(result, session)
+    raise typer.Exit(exit_code(result, session.fail_on or FailOn.never))
+
+
+def sync_document(result: SyncResult) -> dict[str, documents.Json]:
+    """Return the result as the document of the contract."""
+    names = ("sources", "counts", "changed", "alerts", "setups", "problems")
+    return documents.document("sync", **{name: getattr(result, name) for name in names})
+
+
+def exit_code(result: SyncResult, fail_on: FailOn) -> int:
+    """Return 3 for a new verdict at or above `fail_on`, 7 where something could not be read, else 0."""
+    if any(fail_on.hit_by(run) for run in result.changed):
+        return VERDICT
+    return PARTLY if result.problems else 0
+
+
+def print_result(result: SyncResult, session: Session) -> None:
+    """Print what changed, then one summary line."""
+    out = output.console()
+    for problem in result.problems:
+        output.tell(f"problem: {problem.where}: {problem.what}")
+    if result.changed and not session.quiet:
+        _print_changed(result, out)
+    seen = sum(source.runs_seen for source in result.sources)
+    new = sum(source.runs_new for source in result.sources)
+    dry = "dry run, nothing stored: " if session.dry_run else ""
+    out.print(f"{dry}{seen} runs read, {new} new: {output.counts(result.counts)}", soft_wrap=True)
+    if result.page and result.page_written:
+        out.print(f"page: {result.page}", soft_wrap=True)
+
+
+def _print_changed(result: SyncResult, out: Console) -> None:
+    flagged = [run for run in result.changed if run.verdict in ("broken", "suspect")]
+    for run in flagged:
+        output.print_run_short(run, out)
+    if flagged:
+        out.print()
