@@ -1,3 +1,62 @@
-"""Finds broken RL post-training runs at their first optimizer step, from what they log to W&B."""
+"""Finds broken RL post-training runs at their first optimizer step, from what they log to W&B.
+
+What a notebook uses::
+
+    import step0_wandb as s0
+
+    runs = s0.load_runs("team/project")  # or "./wandb", or a store: s0.load_runs(store="step0.db")
+    ranges = s0.fit_ranges(runs)  # one row a setup
+    verdicts = s0.judge(runs, ranges)  # one row a run
+    s0.plot_gaps(verdicts, ranges)  # matplotlib Axes
+    s0.explain(verdicts, "run_id")  # the same answer as the command
+    result = s0.sync(["team/project"], store="step0.db")
+
+Each name loads what it needs when it is first used, so that importing the package is cheap.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from step0_wandb.job import sync
+    from step0_wandb.load import explain, load_runs
+    from step0_wandb.plots import plot_fit, plot_gaps, plot_history
+    from step0_wandb.ranges import fit_ranges, goodness_of_fit
+    from step0_wandb.verdicts import judge
+
+_HOMES = {
+    "explain": "load",
+    "fit_ranges": "ranges",
+    "goodness_of_fit": "ranges",
+    "judge": "verdicts",
+    "load_runs": "load",
+    "plot_fit": "plots",
+    "plot_gaps": "plots",
+    "plot_history": "plots",
+    "sync": "job",
+}
+
+__all__ = [
+    "__version__",
+    "explain",
+    "fit_ranges",
+    "goodness_of_fit",
+    "judge",
+    "load_runs",
+    "plot_fit",
+    "plot_gaps",
+    "plot_history",
+    "sync",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'step0_wandb' has no attribute {name!r}")
+    return getattr(import_module(f"step0_wandb.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

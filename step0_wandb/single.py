@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from step0_wandb.errors import SourceError, UsageError
-from step0_wandb.explain import Explanation, differences, nearest_setup
+from step0_wandb.explanation import Explanation, differences, nearest_setup
 from step0_wandb.sources import open_source
 from step0_wandb.step0 import Step0Finder
 from step0_wandb.store import Store, columns_of
-from step0_wandb.sync import judged_runs, profiles_of
+from step0_wandb.job import judged_runs, profiles_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -64,9 +64,9 @@ def read_one(
 
 def judge_one(record: RunRecord, loaded: Loaded) -> JudgedRun:
     """Judge one run by the store's ranges; without a store by what the run itself says."""
-    import pandas as pd  # noqa: PLC0415
+    import pandas as pd
 
-    from step0_wandb.judge import weigh  # noqa: PLC0415
+    from step0_wandb.verdicts import weigh
 
     facts = Step0Finder(profiles_of(loaded)).facts(record)
     row = pd.DataFrame([columns_of(record, facts)])
@@ -85,7 +85,7 @@ def _stored(loaded: Loaded) -> pd.DataFrame | None:
 
 def _beside(row: pd.DataFrame, stored: pd.DataFrame | None) -> pd.DataFrame:
     """Return the stored runs with this one in the place of its stored self; a person's word stays."""
-    import pandas as pd  # noqa: PLC0415
+    import pandas as pd
 
     if stored is None or stored.empty:
         return row

@@ -43,7 +43,7 @@ for _name, _function in _COMMANDS.items():
     command(app, _name, _function)
 
 
-def _version(asked: bool) -> None:  # noqa: FBT001 - typer calls it with the flag
+def _version(asked: bool) -> None:  # noqa: FBT001 - typer calls it with the flag alone
     if asked:
         typer.echo(f"step0-wandb {__version__}")
         raise typer.Exit
@@ -51,6 +51,7 @@ def _version(asked: bool) -> None:  # noqa: FBT001 - typer calls it with the fla
 
 @app.callback()
 def about(
+    *,
     _version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(run(words))
 
 
-def run(words: Sequence[str]) -> int:
+def run(words: Sequence[str]) -> int:  # noqa: PLR0911 - one return a kind of failure
     """Run the program on its words and return the exit code; only the outermost frame catches all."""
     as_json = "--json" in words
     try:

@@ -26,7 +26,7 @@ def check(
 
     Example: step0-wandb check ./wandb/latest-run
     """
-    from step0_wandb.single import judge_one, read_one  # noqa: PLC0415
+    from step0_wandb.single import judge_one, read_one
 
     record, problems = read_one(source, session.loaded, clock=session.clock)
     run = judge_one(record, session.loaded)

@@ -22,11 +22,11 @@ def demo(
 
     Example: step0-wandb demo ./step0-demo
     """
-    from step0_wandb.cli.progress import writing  # noqa: PLC0415
-    from step0_wandb.cli.sync import print_result, sync_document  # noqa: PLC0415
-    from step0_wandb.demo import write_demo  # noqa: PLC0415
-    from step0_wandb.settings import load_settings  # noqa: PLC0415
-    from step0_wandb.sync import Job, run_sync  # noqa: PLC0415
+    from step0_wandb.cli.progress import writing
+    from step0_wandb.cli.sync import print_result, sync_document
+    from step0_wandb.demo import write_demo
+    from step0_wandb.settings import load_settings
+    from step0_wandb.job import Job, run_sync
 
     with writing(quiet=session.quiet) as progress:
         write_demo(directory, now=session.clock(), progress=progress)

@@ -14,7 +14,7 @@ from step0_wandb.text import clean, shorten
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from step0_wandb.explain import Explanation
+    from step0_wandb.explanation import Explanation
 
 SHOWN = 15
 
@@ -30,7 +30,7 @@ def explain(
 
     Example: step0-wandb explain aqg8gbcd
     """
-    from step0_wandb.single import explain_run  # noqa: PLC0415
+    from step0_wandb.single import explain_run
 
     found = explain_run(run, session.loaded)
     if session.as_json:

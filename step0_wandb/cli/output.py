@@ -39,7 +39,7 @@ OUTCOME_WORDS = {"vacuous": "proves nothing here"}
 
 def console(*, err: bool = False) -> Console:
     """Return a console on stdout or stderr; names are text there, never markup."""
-    from rich.console import Console  # noqa: PLC0415 - rich loads only when something is printed
+    from rich.console import Console
 
     return Console(stderr=err, markup=False, highlight=False, emoji=False, soft_wrap=False)
 
@@ -51,7 +51,7 @@ def print_json(value: Mapping[str, Json]) -> None:
 
 def error(problem: Step0Error) -> None:
     """Print a failure: what failed, then what to do."""
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text
 
     out = console(err=True)
     out.print(Text("error: ", style="bold red") + Text(clean(problem.message)), soft_wrap=True)
@@ -66,7 +66,7 @@ def tell(text: str) -> None:
 
 def runs_table(runs: Sequence[JudgedRun], out: Console) -> Table:
     """Return the table of runs: verdict, figures, setup, and under a flagged one its reasons."""
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text
 
     table = table_of("verdict", "run", ("gap", "right"), ("x centre", "right"), ("ppo_kl", "right"), "setup")
     wide = out.width
@@ -84,7 +84,7 @@ def runs_table(runs: Sequence[JudgedRun], out: Console) -> Table:
 
 def setups_table(setups: Iterable[SetupRange]) -> Table:
     """Return the table of setups: how many runs, and where the next healthy gap is expected."""
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text
 
     table = table_of(
         "setup", ("n", "right"), ("centre", "right"), ("range", "right"), ("seen", "right"), "basis"
@@ -103,7 +103,7 @@ def setups_table(setups: Iterable[SetupRange]) -> Table:
 
 def checks_table(checks: Iterable[CheckResult]) -> Table:
     """Return the checks of one run."""
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text
 
     table = table_of("check", "outcome", ("value", "right"), ("limit", "right"), "")
     for item in checks:
@@ -120,7 +120,7 @@ def checks_table(checks: Iterable[CheckResult]) -> Table:
 
 def print_run(run: JudgedRun, out: Console) -> None:
     """Print one run: its verdict and reasons, then every check."""
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text
 
     out.print(
         Text.assemble(verdict(run), "  ", Text(clean(run.name or run.run), style="bold")), soft_wrap=True
@@ -137,7 +137,7 @@ def print_run(run: JudgedRun, out: Console) -> None:
 
 def verdict(run: JudgedRun) -> object:
     """Return a run's verdict as a coloured word, with the mark of a label."""
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text
 
     text = Text(run.verdict, style=STYLES[run.verdict])
     if run.label:
@@ -147,7 +147,7 @@ def verdict(run: JudgedRun) -> object:
 
 def print_run_short(run: JudgedRun, out: Console) -> None:
     """Print one flagged run with its reasons."""
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text
 
     name = clean(run.name or run.run)
     user = f" ({clean(run.user)})" if run.user else ""
@@ -179,8 +179,9 @@ def counts(numbers: Mapping[str, int]) -> str:
 
 
 def table_of(*columns: str | tuple[str, str]) -> Table:
-    from rich import box  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
+    """Return an empty table; a column is its heading, or its heading and how it is aligned."""
+    from rich import box
+    from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:

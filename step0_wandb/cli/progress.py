@@ -18,7 +18,7 @@ def reading(*, quiet: bool) -> Iterator[Callable[[str, int], None]]:
     if quiet or not sys.stderr.isatty():
         yield lambda _source, _runs: None
         return
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=output.console(err=True), transient=True) as bar:
@@ -32,7 +32,7 @@ def writing(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     if quiet or not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
-    from rich.progress import Progress  # noqa: PLC0415
+    from rich.progress import Progress
 
     with Progress(console=output.console(err=True), transient=True) as bar:
         task = bar.add_task("writing example runs", total=None)

@@ -21,7 +21,7 @@ def report(
 
     Example: step0-wandb report --html step0.html
     """
-    from step0_wandb.sync import write_page_of  # noqa: PLC0415
+    from step0_wandb.job import write_page_of
 
     configured = session.loaded.settings.report.html
     path = html or (session.loaded.path(configured) if configured else None)

@@ -50,7 +50,7 @@ def runs(
 
 def span_of(option: str, text: str):  # noqa: ANN201
     """Return the time span that an option names."""
-    from step0_wandb.settings import duration  # noqa: PLC0415
+    from step0_wandb.settings import duration
 
     try:
         return duration(text)

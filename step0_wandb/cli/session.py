@@ -60,7 +60,7 @@ class Session:
     @cached_property
     def loaded(self) -> Loaded:
         """The settings."""
-        from step0_wandb.settings import environment, load_settings  # noqa: PLC0415
+        from step0_wandb.settings import environment, load_settings
 
         flags = {"store": str(self.store_file.absolute()) if self.store_file else None}
         return load_settings(self.settings_file, cwd=Path.cwd(), environ=environment(), flags=flags)
@@ -68,13 +68,13 @@ class Session:
     @cached_property
     def profiles(self) -> Profiles:
         """The known profiles, with the settings' changes to their setups."""
-        from step0_wandb.sync import profiles_of  # noqa: PLC0415
+        from step0_wandb.job import profiles_of
 
         return profiles_of(self.loaded)
 
     def open_store(self, *, write: bool = False) -> Store:
         """Open the store; reading never creates one."""
-        from step0_wandb.store import Store  # noqa: PLC0415
+        from step0_wandb.store import Store
 
         return Store.open(self.loaded.store, mode="write" if write else "read")
 

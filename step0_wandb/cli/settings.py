@@ -13,7 +13,7 @@ def settings(session: Session) -> None:
 
     Example: step0-wandb settings
     """
-    from step0_wandb.settings import describe  # noqa: PLC0415
+    from step0_wandb.settings import describe
 
     rows = describe(session.loaded)
     if session.as_json:

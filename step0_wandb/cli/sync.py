@@ -14,7 +14,7 @@ from step0_wandb.cli.session import FailOn, Session  # noqa: TC001 - typer reads
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from step0_wandb.sync import SyncResult
+    from step0_wandb.job import SyncResult
 
 PARTLY = 7
 VERDICT = 3
@@ -35,8 +35,8 @@ def sync(
 
     Example: step0-wandb sync ./wandb --html step0.html
     """
-    from step0_wandb.cli.progress import reading  # noqa: PLC0415
-    from step0_wandb.sync import Job, run_sync  # noqa: PLC0415
+    from step0_wandb.cli.progress import reading
+    from step0_wandb.job import Job, run_sync
 
     with reading(quiet=session.quiet) as progress:
         job = Job(session.loaded, tuple(sources or ()), html, session.dry_run, session.clock, progress)

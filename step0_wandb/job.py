@@ -25,7 +25,7 @@ from step0_wandb.store import Store
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from step0_wandb.judge import Judgement
+    from step0_wandb.verdicts import Judgement
     from step0_wandb.profiles import Profiles
     from step0_wandb.records import Reading, SetupRange
     from step0_wandb.settings import Loaded
@@ -180,7 +180,7 @@ def profiles_of(loaded: Loaded) -> Profiles:
 
 def judge_store(store: Store, loaded: Loaded, *, now: datetime) -> list[str]:
     """Fit and judge every stored run anew; return the keys of the runs that differ from before."""
-    from step0_wandb.judge import weigh  # noqa: PLC0415 - pandas and scipy load only when there is news
+    from step0_wandb.verdicts import weigh
 
     settings = loaded.settings.ranges
     result = weigh(store.frame(), alpha=settings.alpha, broken_ratio=settings.broken_ratio)
@@ -221,7 +221,7 @@ def judged_runs(result: Judgement, *, only: str | None = None) -> list[JudgedRun
 
 def setup_ranges(result: Judgement) -> list[SetupRange]:
     """Return the fitted ranges as one record a setup."""
-    from step0_wandb.judge import setup_range  # noqa: PLC0415
+    from step0_wandb.verdicts import setup_range
 
     rows = result.ranges.reset_index().to_dict("records")
     return [setup_range(str(row["setup"]), row, result.alpha) for row in rows]
@@ -319,7 +319,7 @@ def _page(store: Store, job: Job, *, news: bool) -> tuple[Path | None, bool]:
 
 def write_page_of(store: Store, path: Path) -> None:
     """Write the HTML page from the store alone."""
-    from step0_wandb.publish.page import render_page, write_page  # noqa: PLC0415 - jinja2 loads only here
+    from step0_wandb.publish.page import render_page, write_page
 
     changed = store.meta("changed_at")
     as_of = datetime.fromisoformat(changed) if changed else None
