@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 from graphql import (
     FieldNode,
     GraphQLError,
+    GraphQLInputObjectType,
+    GraphQLInterfaceType,
     GraphQLObjectType,
+    GraphQLUnionType,
     OperationDefinitionNode,
     OperationType,
     build_schema,
@@ -33,10 +36,16 @@ if TYPE_CHECKING:
 
 Resolver = Any
 RESOLVERS: dict[str, Resolver] = {}
+ABSTRACT = {"ArtifactCollection": "ArtifactSequence", "ArtifactCreator": "Run"}
+"""What an interface or union always is here."""
+PYTHON_NAMES = {"input": "given", "id": "identifier"}
 
 
 def resolves(*coordinates: str) -> Callable[[Resolver], Resolver]:
-    """Register a function ``(source, info, **arguments)`` as resolver of ``Type.field``."""
+    """Register a function ``(source, info, **arguments)`` as resolver of ``Type.field``.
+
+    Arguments and input fields come in snake case; ``input`` comes as ``given``, ``id`` as ``identifier``.
+    """
 
     def register(function: Resolver) -> Resolver:
         RESOLVERS.update(dict.fromkeys(coordinates, function))
@@ -111,7 +120,7 @@ class Answer:
 @cache
 def snake_case(name: str) -> str:
     """Return ``history_keys`` for ``historyKeys``."""
-    return re.sub("([A-Z])", lambda match: "_" + match[1].lower(), name)
+    return re.sub("(?<=[a-z0-9])[A-Z]+", lambda match: "_" + match[0].lower(), name)
 
 
 def read_attribute(source: Any, info: Any, **_arguments: Any) -> Any:
@@ -133,7 +142,25 @@ def load_schema() -> GraphQLSchema:
         if not isinstance(kind, GraphQLObjectType):
             raise TypeError(f"{type_name} has no fields to resolve")
         kind.fields[field_name].resolve = resolver
+    for name, concrete in ABSTRACT.items():
+        kind = schema.type_map[name]
+        if not isinstance(kind, GraphQLInterfaceType | GraphQLUnionType):
+            raise TypeError(f"{name} is not abstract")
+        kind.resolve_type = lambda *_arguments, concrete=concrete: concrete
+    use_snake_case(schema)
     return schema
+
+
+def use_snake_case(schema: GraphQLSchema) -> None:
+    """Hand arguments and input fields to the resolvers under the names that Python uses."""
+    for kind in schema.type_map.values():
+        if isinstance(kind, GraphQLInputObjectType):
+            for name, entry in kind.fields.items():
+                entry.out_name = snake_case(name)
+        elif isinstance(kind, GraphQLObjectType) and not kind.name.startswith("__"):
+            for described in kind.fields.values():
+                for name, argument in described.args.items():
+                    argument.out_name = PYTHON_NAMES.get(name) or snake_case(name)
 
 
 @lru_cache(maxsize=512)

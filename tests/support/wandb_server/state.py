@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from dataclasses import dataclass, field
 from datetime import UTC, timedelta
@@ -14,6 +15,8 @@ from .sampling import key_statistics, to_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
+
+    from .library import Artifact, Collection, View
 
 
 def stamp(moment: datetime) -> str:
@@ -56,6 +59,12 @@ class StoredFile:
     token: str
     updated_at: datetime
     content: bytes | None = None
+    artifact: Artifact | None = None
+
+    @property
+    def md5(self) -> str:
+        """Return the checksum of the content, in base64."""
+        return base64.b64encode(hashlib.md5(self.content or b"", usedforsecurity=False).digest()).decode()
 
 
 @dataclass(slots=True, eq=False)
@@ -166,6 +175,8 @@ class State:
         self.users: dict[str, User] = {}
         self.projects: dict[tuple[str, str], Project] = {}
         self.files: dict[str, StoredFile] = {}
+        self.collections: dict[tuple[str, str, str], Collection] = {}
+        self.views: dict[int, View] = {}
         self.serial = count(1)
 
     def user(self, username: str) -> User:

@@ -2,6 +2,15 @@
 
 from tests.support.wandb_server.gql import RESOLVERS
 
-from . import accounts, alerts, runs, writing
+from . import accounts, alerts, artifact_writing, artifacts, runs, views, writing
 
-__all__ = ["RESOLVERS", "accounts", "alerts", "runs", "writing"]
+__all__ = [
+    "RESOLVERS",
+    "accounts",
+    "alerts",
+    "artifact_writing",
+    "artifacts",
+    "runs",
+    "views",
+    "writing",
+]

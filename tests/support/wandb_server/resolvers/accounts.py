@@ -82,20 +82,20 @@ def server_info(_root: Any, _info: Any) -> dict[str, Any]:
 
 
 @resolves("Query.project", "Query.model")
-def project(_root: Any, info: Any, name: str | None = None, entityName: str | None = None) -> Project | None:  # noqa: N803
-    return state_of(info).project(entityName, name)
+def project(_root: Any, info: Any, name: str | None = None, entity_name: str | None = None) -> Project | None:
+    return state_of(info).project(entity_name, name)
 
 
 @resolves("Query.models")
 def projects(
     _root: Any,
     info: Any,
-    entityName: str | None = None,
+    entity_name: str | None = None,
     after: str | None = None,
     first: int | None = None,
 ) -> Connection:
     state = state_of(info)
-    wanted = entityName or state.entity
+    wanted = entity_name or state.entity
     visible = [p for p in state.projects.values() if p.entity == wanted and not p.hidden]
     return paginate(visible, first, after)
 
@@ -132,10 +132,10 @@ def project_created_at(source: Project, _info: Any) -> str:
 
 
 @resolves("Mutation.upsertModel")
-def upsert_model(_root: Any, info: Any, input: dict[str, Any]) -> dict[str, Any]:  # noqa: A002
+def upsert_model(_root: Any, info: Any, given: dict[str, Any]) -> dict[str, Any]:
     state = state_of(info)
-    if not input.get("name"):
+    if not given.get("name"):
         raise HttpError(400, "a project needs a name")
-    inserted = state.project(input.get("entityName"), input["name"]) is None
-    made = state.ensure_project(input.get("entityName"), input["name"])
+    inserted = state.project(given.get("entity_name"), given["name"]) is None
+    made = state.ensure_project(given.get("entity_name"), given["name"])
     return {"project": made, "model": made, "inserted": inserted}

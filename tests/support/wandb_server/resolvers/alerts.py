@@ -14,23 +14,23 @@ DEFAULT_WAIT_MS = 60_000
 
 
 @resolves("Mutation.notifyScriptableRunAlert")
-def notify(_root: Any, info: Any, input: dict[str, Any]) -> dict[str, bool]:  # noqa: A002
+def notify(_root: Any, info: Any, given: dict[str, Any]) -> dict[str, bool]:
     """Deliver an alert, unless one of the same title was delivered within its wait duration."""
     backend = info.context.backend
-    run = state_of(info).run(input["entityName"], input["projectName"], input["runName"])
+    run = state_of(info).run(given["entity_name"], given["project_name"], given["run_name"])
     if run is None:
-        raise HttpError(404, f"run {input['runName']} not found")
+        raise HttpError(404, f"run {given['runName']} not found")
     if not backend.abilities.accepts_alert(run.name):
         raise HttpError(403, "permission denied")
-    wait_ms = input.get("waitDuration")
+    wait_ms = given.get("wait_duration")
     now = state_of(info).clock()
     alert = Alert(
         entity=run.project.entity,
         project=run.project.name,
         run_id=run.name,
-        title=input["title"],
-        text=input["text"],
-        level=input["severity"],
+        title=given["title"],
+        text=given["text"],
+        level=given["severity"],
         wait=timedelta(milliseconds=DEFAULT_WAIT_MS if wait_ms is None else wait_ms),
         at=now,
     )
@@ -41,8 +41,8 @@ def notify(_root: Any, info: Any, input: dict[str, Any]) -> dict[str, bool]:  # 
 
 
 @resolves("Mutation.stopRun")
-def stop_run(_root: Any, info: Any, input: dict[str, Any]) -> dict[str, bool]:  # noqa: A002
-    run = state_of(info).run_by_id(input["id"])
+def stop_run(_root: Any, info: Any, given: dict[str, Any]) -> dict[str, bool]:
+    run = state_of(info).run_by_id(given["id"])
     if run is None:
         raise HttpError(404, "run not found")
     if not info.context.backend.abilities.stop:

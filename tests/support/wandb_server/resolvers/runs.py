@@ -74,9 +74,9 @@ def run_by_name(project: Project, info: Any, name: str) -> Run | None:
 
 
 @resolves("Project.bucket")
-def bucket(project: Project, info: Any, name: str, missingOk: bool = False) -> Run | None:  # noqa: FBT001, FBT002, N803
+def bucket(project: Project, info: Any, name: str, *, missing_ok: bool = False) -> Run | None:
     found = run_by_name(project, info, name)
-    if found is None and not missingOk:
+    if found is None and not missing_ok:
         raise HttpError(404, f"run {name} not found")
     return found
 
@@ -168,8 +168,8 @@ def history_keys(run: Run, info: Any) -> dict[str, Any] | None:
 def history(run: Run, info: Any, samples: int | None = None, **steps: int | None) -> list[str]:
     """Return whole rows; unlike in `sampledHistory`, `maxStep` is exclusive."""
     info.context.touch(run, "history")
-    limit = steps.get("maxStep")
-    rows = window(run.rows, steps.get("minStep"), None if limit is None else limit - 1)
+    limit = steps.get("max_step")
+    rows = window(run.rows, steps.get("min_step"), None if limit is None else limit - 1)
     return [to_json(row) for row in thin_out(rows, samples or DEFAULT_SAMPLES)]
 
 
@@ -191,9 +191,9 @@ def sampled_history(run: Run, info: Any, specs: list[str]) -> list[list[dict[str
 
 
 @resolves("Run.parquetHistory")
-def parquet_history(run: Run, _info: Any, liveKeys: list[str]) -> dict[str, Any]:  # noqa: N803
+def parquet_history(run: Run, _info: Any, live_keys: list[str]) -> dict[str, Any]:
     """Return no exported files and every row as live data, as for a young run."""
-    rows = [plain({key: row[key] for key in liveKeys if key in row}) for row in run.rows]
+    rows = [plain({key: row[key] for key in live_keys if key in row}) for row in run.rows]
     return {"parquetUrls": [], "liveData": rows}
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import fnmatch
-import hashlib
 import json
 import mimetypes
-from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
 from tests.support.wandb_server.gql import HttpError, resolves
@@ -22,15 +20,15 @@ if TYPE_CHECKING:
     from tests.support.wandb_server.state import Run, StoredFile
 
 TEXTS = {
-    "displayName": "display_name",
-    "groupName": "group",
-    "jobType": "job_type",
+    "display_name": "display_name",
+    "group_name": "group",
+    "job_type": "job_type",
     "notes": "notes",
     "description": "description",
     "host": "host",
     "commit": "commit",
-    "jobProgram": "program",
-    "jobRepo": "repo",
+    "job_program": "program",
+    "job_repo": "repo",
     "sweep": "sweep_name",
     "state": "status",
 }
@@ -38,23 +36,23 @@ TEXTS = {
 
 
 @resolves("Mutation.upsertBucket")
-def upsert_bucket(_root: Any, info: Any, input: dict[str, Any]) -> dict[str, Any]:  # noqa: A002
+def upsert_bucket(_root: Any, info: Any, given: dict[str, Any]) -> dict[str, Any]:
     """Create a run or change one; asked twice, it does the same as asked once."""
     state = state_of(info)
-    run = find_bucket(info, input)
+    run = find_bucket(info, given)
     inserted = run is None
     if run is None:
-        project = state.ensure_project(input.get("entityName"), input.get("modelName"))
-        run = state.create_run(project, input["name"], info.context.backend.viewer.username)
+        project = state.ensure_project(given.get("entity_name"), given.get("model_name"))
+        run = state.create_run(project, given["name"], info.context.backend.viewer.username)
     for argument, attribute in TEXTS.items():
-        if input.get(argument) is not None:
-            setattr(run, attribute, input[argument])
-    if input.get("tags") is not None:
-        run.tags = tuple(input["tags"])
-    if input.get("config") is not None:
-        write_config(run, json.loads(input["config"]), merge=info.context.shared)
-    if input.get("summaryMetrics") is not None:
-        run.summary = json.loads(input["summaryMetrics"])
+        if given.get(argument) is not None:
+            setattr(run, attribute, given[argument])
+    if given.get("tags") is not None:
+        run.tags = tuple(given["tags"])
+    if given.get("config") is not None:
+        write_config(run, json.loads(given["config"]), merge=info.context.shared)
+    if given.get("summary_metrics") is not None:
+        run.summary = json.loads(given["summary_metrics"])
     return {"bucket": run, "inserted": inserted}
 
 
@@ -67,7 +65,7 @@ def find_bucket(info: Any, wanted: dict[str, Any]) -> Run | None:
         return found
     if not wanted.get("name"):
         raise HttpError(400, "a run needs a name")
-    return state_of(info).run(wanted.get("entityName"), wanted.get("modelName"), wanted["name"])
+    return state_of(info).run(wanted.get("entity_name"), wanted.get("model_name"), wanted["name"])
 
 
 def write_config(run: Run, config: dict[str, Any], *, merge: bool) -> None:
@@ -79,8 +77,8 @@ def write_config(run: Run, config: dict[str, Any], *, merge: bool) -> None:
 
 
 @resolves("Mutation.deleteRun")
-def delete_run(_root: Any, info: Any, input: dict[str, Any]) -> dict[str, Any]:  # noqa: A002
-    run = state_of(info).run_by_id(input["id"])
+def delete_run(_root: Any, info: Any, given: dict[str, Any]) -> dict[str, Any]:
+    run = state_of(info).run_by_id(given["id"])
     if run is None:
         raise HttpError(404, "run not found")
     del run.project.runs[run.name]
@@ -88,37 +86,37 @@ def delete_run(_root: Any, info: Any, input: dict[str, Any]) -> dict[str, Any]: 
 
 
 @resolves("Mutation.updateRunState")
-def update_run_state(_root: Any, info: Any, input: dict[str, Any]) -> dict[str, bool]:  # noqa: A002
-    run = state_of(info).run_by_id(input["id"])
+def update_run_state(_root: Any, info: Any, given: dict[str, Any]) -> dict[str, bool]:
+    run = state_of(info).run_by_id(given["id"])
     if run is None:
         raise HttpError(404, "run not found")
-    run.status = input["state"]
+    run.status = given["state"]
     return {"success": True}
 
 
 @resolves("Mutation.modifyRuns")
-def modify_runs(_root: Any, info: Any, input: dict[str, Any]) -> dict[str, Any]:  # noqa: A002
+def modify_runs(_root: Any, info: Any, given: dict[str, Any]) -> dict[str, Any]:
     """Add and remove tags on the server, so that nobody's tags are written over."""
     if not info.context.backend.abilities.modify_runs:
         raise HttpError(400, 'Cannot query field "modifyRuns" on type "Mutation".')
     state = state_of(info)
-    project = state.project(input.get("entityName"), input.get("projectName"))
-    if input.get("ids"):
-        runs = [run for run in map(state.run_by_id, input["ids"]) if run]
+    project = state.project(given.get("entity_name"), given.get("project_name"))
+    if given.get("ids"):
+        runs = [run for run in map(state.run_by_id, given["ids"]) if run]
     else:
-        runs = matching_runs(project, input.get("filters"), info) if project else []
+        runs = matching_runs(project, given.get("filters"), info) if project else []
     for run in runs:
-        kept = [tag for tag in run.tags if tag not in (input.get("removeTags") or ())]
-        run.tags = tuple(dict.fromkeys([*kept, *(input.get("addTags") or ())]))
+        kept = [tag for tag in run.tags if tag not in (given.get("remove_tags") or ())]
+        run.tags = tuple(dict.fromkeys([*kept, *(given.get("add_tags") or ())]))
     return {"runsSQL": runs}
 
 
 @resolves("Mutation.createRunFiles")
-def create_run_files(_root: Any, info: Any, input: dict[str, Any]) -> dict[str, Any]:  # noqa: A002
-    run = state_of(info).run(input["entityName"], input["projectName"], input["runName"])
+def create_run_files(_root: Any, info: Any, given: dict[str, Any]) -> dict[str, Any]:
+    run = state_of(info).run(given["entity_name"], given["project_name"], given["run_name"])
     if run is None:
-        raise HttpError(404, f"run {input['runName']} not found")
-    files = [state_of(info).new_file(run.files, name) for name in input["files"]]
+        raise HttpError(404, f"run {given['runName']} not found")
+    files = [state_of(info).new_file(run.files, name) for name in given["files"]]
     return {"runID": run.id, "uploadHeaders": [], "files": files}
 
 
@@ -151,7 +149,7 @@ def run_files(
 
 
 @resolves("File.url", "File.directUrl", "File.uploadUrl")
-def file_url(file: StoredFile, info: Any, upload: bool = False) -> str:  # noqa: ARG001, FBT001, FBT002
+def file_url(file: StoredFile, info: Any, **_upload: bool | None) -> str:
     return f"{info.context.base_url}/storage/{file.token}"
 
 
@@ -185,9 +183,9 @@ def updated_at(file: StoredFile, _info: Any) -> str:
     return stamp(file.updated_at)
 
 
-@resolves("File.md5", "File.digest")
-def md5(file: StoredFile, _info: Any) -> str:
-    return b64encode(hashlib.md5(file.content or b"", usedforsecurity=False).digest()).decode()
+@resolves("File.digest")
+def digest(file: StoredFile, _info: Any) -> str:
+    return file.md5
 
 
 @resolves("File.uploadMultipartUrls")
