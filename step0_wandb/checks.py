@@ -232,7 +232,7 @@ class _Limit:
 def _limit_of_others(
     value: NDArray[np.float64], setup: NDArray[np.intp], counted: NDArray[np.bool_], alpha: float
 ) -> _Limit:
-    from scipy.special import stdtrit  # noqa: PLC0415 - scipy loads only where a rule learns
+    from scipy.special import stdtrit
 
     n_setups = int(setup.max(initial=-1)) + 1
     square = np.where(counted, value, 0.0) ** 2

@@ -160,7 +160,7 @@ class Loaded:
             return self.base / Path(self.settings.store).expanduser()
         if self.file is not None:
             return self.file.parent / STORE_NAME
-        from platformdirs import user_data_path  # noqa: PLC0415 - rarely needed
+        from platformdirs import user_data_path
 
         return user_data_path("step0-wandb", appauthor=False) / STORE_NAME
 
