@@ -70,7 +70,7 @@ def _settings(directory: dict[str, Any], root: str) -> wandb.Settings:
         save_code=False,
         x_disable_stats=True,
         x_save_requirements=False,
-        # What an older client does not know, it does anyway.
+        # An older client knows no such setting: it writes whole blocks, and an open file ends with one.
         **{name: value for name, value in optional.items() if name in wandb.Settings.model_fields},
     )
 
@@ -86,7 +86,7 @@ def main() -> None:
             write(directory, plan["root"], clock)
             sys.stdout.write(f"{directory['run_id']}\n")
             sys.stdout.flush()
-    time.sleep(3 * FLUSH_S)
+    time.sleep(10 * FLUSH_S)
     # An ordinary exit would finish the runs that are to look alive.
     os._exit(0)
 
