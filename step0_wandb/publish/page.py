@@ -1,0 +1,331 @@
+"""The HTML page: one file that shows every verdict, and needs neither a script nor a network."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2s
+from secrets import token_hex
+from typing import TYPE_CHECKING
+
+from step0_wandb.errors import UsageError
+from step0_wandb.publish.chart import FLAGGED, draw, gravity, standing
+from step0_wandb.records import ALIVE, CHECKS, VERDICTS
+from step0_wandb.text import clean, count, number, ratio, shorten, web_url, when
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from jinja2 import Environment
+
+    from step0_wandb.publish.chart import Chart, Standing
+    from step0_wandb.records import JudgedRun, OutcomeName, SetupRange
+
+CARDS_OPEN = 12
+CHARTS_OPEN = 12
+ROWS_OPEN = 30
+ROWS_TOGETHER = 100
+LISTED_OPEN = 10
+
+STANDINGS: tuple[Standing, ...] = (*VERDICTS, "excluded")
+OUTCOMES: tuple[OutcomeName, ...] = ("pass", "fail", "warn", "vacuous", "skipped")
+BASIS = {
+    "own": "",
+    "pooled": "its width leans on the other setups",
+    "split": "two runs a factor apart, the lower one taken for healthy",
+    "ceiling": "what the framework itself allows",
+    "exact": "true on-policy",
+    "none": "no range yet",
+}
+UNEXPLAINED = {
+    "unchecked": "nothing could be checked",
+    "pending": "step 0 is not logged yet",
+    "no-step0": "no step 0 was found",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """How many runs stand alike, `labelled` of them by a person's word."""
+
+    word: Standing
+    amount: int
+    labelled: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pane:
+    """One setup: its chart, and which of its runs are flagged.
+
+    `without_gap` counts the runs that have no place in the chart.
+    """
+
+    setup: str
+    range: SetupRange | None
+    chart: Chart
+    runs: int
+    without_gap: int
+    flagged: tuple[JudgedRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How often each outcome of one check was reached, in the order of `OUTCOMES`."""
+
+    check: str
+    amounts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Blind:
+    """Something that is not checked for some runs of a profile, and why or what would change it."""
+
+    what: str
+    profile: str
+    why: str
+    runs: int
+    of: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The runs that stand alike, newest first."""
+
+    word: Standing
+    runs: tuple[JudgedRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """All that the template shows."""
+
+    title: str
+    as_of: datetime | None
+    headline: str
+    alarm: bool
+    tiles: tuple[Tile, ...]
+    flagged: tuple[Group, ...]
+    labelled: tuple[JudgedRun, ...]
+    panes: tuple[Pane, ...]
+    coverage: tuple[Coverage, ...]
+    blind: tuple[Blind, ...]
+    setups: tuple[Pane, ...]
+    groups: tuple[Group, ...]
+
+
+def render_page(
+    runs: Sequence[JudgedRun], setups: Sequence[SetupRange], *, title: str, as_of: datetime | None
+) -> str:
+    """Return the whole page as HTML.
+
+    Parameters
+    ----------
+    runs : sequence of JudgedRun
+        In any order.
+    setups : sequence of SetupRange
+        The range of each setup; a setup without one gets a chart all the same.
+    title : str
+        Heading and title of the page.
+    as_of : datetime or None
+        When the sources were last read; left out where unknown.
+
+    Returns
+    -------
+    str
+        The same bytes for the same input, whatever its order.
+    """
+    page = _page(runs, setups, title=title, as_of=as_of)
+    template = _environment().get_template("page.html.j2")
+    return template.render(page=page, outcomes=OUTCOMES)
+
+
+def write_page(path: Path, html: str) -> None:
+    """Write the page in one step, so that nobody ever reads half of it.
+
+    The file keeps the mode it had. What is no regular file (``/dev/stdout``) is written to directly.
+
+    Raises
+    ------
+    UsageError
+        If the file cannot be written.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            path.write_text(html, encoding="utf-8")
+        else:
+            _replace(path.resolve(), html)
+    except OSError as error:
+        raise UsageError(f"cannot write the page {path}: {error.strerror}") from error
+
+
+def _replace(path: Path, html: str) -> None:
+    draft = path.with_name(f".{path.name}.{token_hex(4)}")
+    try:
+        with draft.open("x", encoding="utf-8") as file:
+            file.write(html)
+        if path.exists():
+            draft.chmod(path.stat().st_mode)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@cache
+def _environment() -> Environment:
+    """Return the template environment: every string is cleaned, then escaped, in one place."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("step0_wandb", "publish"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+    )
+    filters: tuple[Callable[..., object], ...] = (
+        *(anchor, basis, href, standing, title_of),
+        *(clean, count, number, ratio, shorten, when),
+    )
+    environment.filters.update({use.__name__: use for use in filters})
+    environment.globals.update(
+        CARDS_OPEN=CARDS_OPEN,
+        CHARTS_OPEN=CHARTS_OPEN,
+        LISTED_OPEN=LISTED_OPEN,
+        ROWS_OPEN=ROWS_OPEN,
+        ROWS_TOGETHER=ROWS_TOGETHER,
+    )
+    return environment
+
+
+def _finalize(value: object) -> object:
+    # Markup, what a macro returns, is a subclass of str and clean already.
+    return clean(value) if type(value) is str else value
+
+
+def anchor(key: str) -> str:
+    """Return the fragment of a run or a setup: the same on every page it stands on."""
+    return "x" + blake2s(key.encode(errors="replace"), digest_size=6).hexdigest()
+
+
+def href(run: JudgedRun) -> str:
+    """Return where a run's name leads: to W&B, or to its row where it has no web address."""
+    return web_url(run.url) or f"#{anchor(run.run)}"
+
+
+def title_of(run: JudgedRun) -> str:
+    """Return a run's display name, or its key where it has none."""
+    return clean(run.name).strip() or clean(run.run)
+
+
+def basis(setup_range: SetupRange) -> str:
+    """Return in words what a range rests on."""
+    return BASIS.get(setup_range.basis, setup_range.basis)
+
+
+def _page(
+    runs: Sequence[JudgedRun], setups: Sequence[SetupRange], *, title: str, as_of: datetime | None
+) -> Page:
+    newest = sorted(sorted(runs, key=lambda run: run.run), key=_age)
+    groups = [Group(word, tuple(run for run in newest if standing(run) == word)) for word in STANDINGS]
+    panes = _panes(newest, setups)
+    flagged = tuple(Group(group.word, _unlabelled(group.runs)) for group in groups if group.word in FLAGGED)
+    return Page(
+        title=title,
+        as_of=as_of,
+        headline=_headline(newest),
+        alarm=any(standing(run) == "broken" and run.label is None for run in newest),
+        tiles=tuple(
+            Tile(group.word, len(group.runs), sum(run.label is not None for run in group.runs))
+            for group in groups
+            if group.runs or group.word in {"broken", "suspect", "healthy"}
+        ),
+        flagged=tuple(group for group in flagged if group.runs),
+        labelled=tuple(run for run in newest if run.label is not None),
+        panes=tuple(sorted((pane for pane in panes if pane.chart.points), key=_pane_order)),
+        coverage=_coverage(newest),
+        blind=_blind(newest),
+        setups=panes,
+        groups=tuple(group for group in groups if group.runs),
+    )
+
+
+def _age(run: JudgedRun) -> float:
+    return -run.created_at.timestamp() if run.created_at else 0.0
+
+
+def _unlabelled(runs: Iterable[JudgedRun]) -> tuple[JudgedRun, ...]:
+    """Return the runs nobody has spoken of, those that still burn GPUs first."""
+    return tuple(sorted((run for run in runs if run.label is None), key=lambda run: run.state not in ALIVE))
+
+
+def _headline(runs: Sequence[JudgedRun]) -> str:
+    """Say in one sentence what matters; silence must not look like health."""
+    amounts = Counter(standing(run) for run in runs if run.label is None)
+    alive = sum(standing(run) == "broken" and run.label is None and run.state in ALIVE for run in runs)
+    if amounts["broken"]:
+        return f"{count(amounts['broken'], 'broken run')}, {alive or 'none'} of them still running."
+    if amounts["suspect"]:
+        return f"No broken run, {count(amounts['suspect'], 'suspect run')}."
+    healthy = sum(standing(run) == "healthy" for run in runs)
+    return f"No broken or suspect run; {healthy:,} of {count(len(runs), 'run')} known to be healthy."
+
+
+def _panes(runs: Sequence[JudgedRun], setups: Sequence[SetupRange]) -> tuple[Pane, ...]:
+    ranges = {setup.setup: setup for setup in setups}
+    members: dict[str, list[JudgedRun]] = {setup: [] for setup in ranges}
+    for run in runs:
+        if run.setup is not None:
+            members.setdefault(run.setup, []).append(run)
+    return tuple(_pane(setup, members[setup], ranges.get(setup)) for setup in sorted(members))
+
+
+def _pane(setup: str, runs: Sequence[JudgedRun], setup_range: SetupRange | None) -> Pane:
+    return Pane(
+        setup=setup,
+        range=setup_range,
+        chart=draw(runs, setup_range),
+        runs=len(runs),
+        without_gap=sum(run.gap is None for run in runs),
+        flagged=tuple(sorted((run for run in runs if standing(run) in FLAGGED), key=gravity)),
+    )
+
+
+def _pane_order(pane: Pane) -> tuple[int, str]:
+    """Setups with a broken run come first, then those with a suspect one."""
+    gravest = min((FLAGGED.index(standing(run)) for run in pane.flagged), default=len(FLAGGED))
+    return gravest, pane.setup
+
+
+def _coverage(runs: Sequence[JudgedRun]) -> tuple[Coverage, ...]:
+    amounts = Counter((result.check, result.outcome) for run in runs for result in run.checks)
+    checks = [check for check in CHECKS if any(amounts[check, outcome] for outcome in OUTCOMES)]
+    return tuple(Coverage(check, tuple(amounts[check, outcome] for outcome in OUTCOMES)) for check in checks)
+
+
+def _blind(runs: Sequence[JudgedRun]) -> tuple[Blind, ...]:
+    """Return what is not checked, the most frequent first."""
+    profiles = Counter(run.profile or "" for run in runs)
+    amounts = Counter((what, run.profile or "", why) for run in runs for what, why in _blind_spots(run))
+    ordered = sorted(amounts.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(
+        Blind(what, profile, why, amount, profiles[profile]) for (what, profile, why), amount in ordered
+    )
+
+
+def _blind_spots(run: JudgedRun) -> dict[tuple[str, str], None]:
+    """Return what was not checked in one run and why, each once, in order."""
+    unsure = ("vacuous", "skipped")
+    spots = {
+        (result.check, result.message or "does not apply"): None
+        for result in run.checks
+        if result.outcome in unsure
+    }
+    told = {why for _, why in spots}
+    if run.verdict in UNEXPLAINED:
+        reasons = run.reasons or (UNEXPLAINED[run.verdict],)
+        spots |= {(run.verdict, why): None for why in reasons if why not in told}
+    return spots

@@ -1,0 +1,405 @@
+import os
+import random
+import re
+import stat
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from step0_wandb.errors import UsageError
+from step0_wandb.publish.page import CARDS_OPEN, CHARTS_OPEN, render_page, write_page
+from step0_wandb.records import CheckResult
+from tests.support.judged import RANGE, SETUP, judged, setup_range
+
+AS_OF = datetime(2026, 11, 30, 2, 16, tzinfo=UTC)
+HOSTILE = "</script><img src=x onerror=alert(1)>|**x**\u202egpj.exe\x1b[31m\x00"
+VOID = {"meta", "link"}
+SWITCH = "no gap is logged: set actor_rollout_ref.rollout.calculate_log_probs=True"
+
+
+@dataclass
+class Element:
+    tag: str
+    attributes: dict
+    text: str = ""
+    children: list = field(default_factory=list)
+
+    def all(self, tag, css=None):
+        found = [self] if self.tag == tag and (css is None or css in self.classes) else []
+        return found + [hit for child in self.children for hit in child.all(tag, css)]
+
+    @property
+    def classes(self):
+        return (self.attributes.get("class") or "").split()
+
+    @property
+    def words(self):
+        return " ".join(self.text.split())
+
+
+class Tree(HTMLParser):
+    """Reads HTML as a tree and refuses elements that are not closed in turn."""
+
+    def __init__(self, html):
+        super().__init__(convert_charrefs=True)
+        self.open = [Element("document", {})]
+        self.feed(html)
+        self.close()
+        assert [element.tag for element in self.open] == ["document"]
+
+    def handle_starttag(self, tag, attrs):
+        element = Element(tag, dict(attrs))
+        assert len(element.attributes) == len(attrs)
+        self.open[-1].children.append(element)
+        if tag not in VOID:
+            self.open.append(element)
+
+    def handle_startendtag(self, tag, attrs):
+        self.open[-1].children.append(Element(tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop().tag == tag
+
+    def handle_data(self, data):
+        for element in self.open:
+            element.text += data
+
+
+def page(runs, setups=(RANGE,), title="team/grpo", as_of=AS_OF):
+    return Tree(render_page(runs, setups, title=title, as_of=as_of)).open[0]
+
+
+def section(tree, heading):
+    return next(part for part in tree.all("section") if part.all("h2")[0].words == heading)
+
+
+def tags(tree):
+    return [tree.tag, *(tag for child in tree.children for tag in tags(child))]
+
+
+FLEET = [
+    *(judged(number, gap=0.0148 + 0.0001 * number) for number in range(9)),
+    judged(
+        20,
+        gap=0.0461,
+        verdict="broken",
+        name="wrong-ckpt",
+        user="jonas",
+        state="running",
+        reasons=("gap 0.0461 is 3.0 times the centre 0.0152", "second reason"),
+    ),
+    judged(21, verdict="broken", name="dropout", ppo_kl=0.3, reasons=("ppo_kl 0.300 is not 0",)),
+    judged(22, gap=0.018, verdict="suspect", name="new-image", reasons=("gap 0.0180 is 1.18 times",)),
+    judged(
+        23,
+        gap=None,
+        setup=None,
+        profile=None,
+        verdict="no-step0",
+        name="resumed",
+        reasons=("begins at step 6",),
+    ),
+]
+
+
+def test_the_verdicts_are_counted_before_anything_else():
+    tiles = page(FLEET).all("nav")[0].all("li")
+    assert [tile.words for tile in tiles] == ["2broken", "1suspect", "1no step 0", "9healthy"]
+
+
+def test_what_is_broken_comes_first_with_who_started_it_and_whether_it_still_runs():
+    tree = page(FLEET)
+    headings = [heading.words for heading in tree.all("h2")]
+    assert headings == ["Broken", "Suspect", "Setups", "What is checked, and what is not", "Ranges", "Runs"]
+    first, second = section(tree, "Broken").all("article")
+    assert first.all("a")[0].words == "wrong-ckpt"
+    assert [reason.words for reason in first.all("li")] == [
+        "gap 0.0461 is 3.0 times the centre 0.0152",
+        "second reason",
+    ]
+    assert "still running" in first.words
+    assert "started byjonas, 2026-10-02 08:00 UTC" in first.words
+    assert "finished" in second.words
+    assert "ppo_kl0.300" in second.words
+
+
+def test_the_headline_says_how_many_broken_runs_still_burn_gpus():
+    assert page(FLEET).all("p", "headline")[0].words == "2 broken runs, 1 of them still running."
+    assert page([FLEET[-2]]).all("p", "headline")[0].words == "No broken run, 1 suspect run."
+
+
+def test_silence_does_not_look_like_health():
+    unchecked = [judged(number, gap=None, verdict="unchecked") for number in range(30)]
+    headline = page([*unchecked, judged(99)]).all("p", "headline")[0]
+    assert headline.words == "No broken or suspect run; 1 of 31 runs known to be healthy."
+
+
+def test_labelled_runs_stand_apart_with_their_label_and_the_tools_own_verdict():
+    cleared = judged(1, verdict="broken", label="healthy", name="cleared", gap=0.0461)
+    left_out = judged(2, verdict="suspect", label="exclude", name="left-out")
+    tree = page([judged(0), cleared, left_out])
+    apart = section(tree, "Labelled").all("article")
+    assert [card.all("a")[0].words for card in apart] == ["left-out", "cleared"]
+    assert "labelled healthy" in apart[1].words
+    assert "own verdict: broken" in apart[1].words
+    assert [heading.words for heading in tree.all("h2")] == ["Labelled", "Setups", "Ranges", "Runs"]
+    assert [tile.words for tile in tree.all("nav")[0].all("li")] == [
+        "0broken",
+        "0suspect",
+        "2healthy1 by label",
+        "1excluded",
+    ]
+
+
+def test_what_is_not_checked_is_told_with_the_switch_that_would_change_it():
+    silent = [
+        judged(
+            n,
+            profile="verl",
+            gap=None,
+            verdict="unchecked",
+            reasons=(SWITCH,),
+            checks=(CheckResult("gap", "skipped", None, None, SWITCH),),
+        )
+        for n in range(31)
+    ]
+    measured = [
+        judged(40 + n, profile="verl", checks=(CheckResult("gap", "pass", 0.01, None, ""),)) for n in range(9)
+    ]
+    vacuous = judged(60, checks=(CheckResult("ppo_kl", "vacuous", 0.0, 1e-9, "the log-probs are reused"),))
+    coverage, blind = section(page([*silent, *measured, vacuous]), "What is checked, and what is not").all(
+        "table"
+    )
+    rows = [[cell.words for cell in row.children] for row in coverage.all("tr")]
+    assert rows == [
+        ["check", "pass", "fail", "warn", "proves nothing", "skipped"],
+        ["ppo_kl", "0", "0", "0", "1", "0"],
+        ["gap", "9", "0", "0", "0", "31"],
+    ]
+    assert [[cell.words for cell in row.children] for row in blind.all("tr")[1:]] == [
+        ["gap", "31 of 40 verl runs", SWITCH],
+        ["ppo_kl", "1 of 1 miles run", "the log-probs are reused"],
+    ]
+
+
+def test_a_run_that_could_not_be_judged_is_told_even_without_a_reason():
+    blind = section(page([judged(verdict="pending", gap=None)]), "What is checked, and what is not")
+    assert [cell.words for cell in blind.all("tr")[1].children] == [
+        "pending",
+        "1 of 1 miles run",
+        "step 0 is not logged yet",
+    ]
+
+
+def test_every_setup_has_a_chart_whose_points_lead_to_their_runs():
+    alone = judged(30, setup="miles · Qwen3-1.7B", gap=0.0109, verdict="no-range", range=None)
+    local = judged(31, url=None, verdict="broken", gap=0.05)
+    panes = page([*FLEET, alone, local]).all("article", "pane")
+    assert {pane.all("h3")[0].words for pane in panes} == {SETUP, "miles · Qwen3-1.7B"}
+    links = {link.attributes["href"] for link in panes[0].all("svg", "chart")[0].all("a")}
+    rows = {row.attributes.get("id") for row in page([local]).all("tr")}
+    assert {run.url for run in FLEET if run.gap is not None} < links
+    assert {link[1:] for link in links if link.startswith("#")} <= rows
+    assert "no range yet" in panes[1].words
+
+
+def test_flagged_points_are_reached_by_keyboard_and_healthy_ones_do_not_stand_in_the_way():
+    points = page(FLEET).all("svg", "chart")[0].all("a")
+    stops = [point.words.split(":")[0] for point in points if point.attributes.get("tabindex") != "-1"]
+    assert sorted(stops) == ["dropout", "new-image", "wrong-ckpt"]
+    assert len(points) == 12
+
+
+def test_a_setup_that_moved_or_is_not_believed_says_so():
+    noted = setup_range(note="this whole setup lies above what Miles itself allows")
+    assert "this whole setup lies above" in page([judged()], [noted]).all("article", "pane")[0].words
+
+
+def test_the_table_of_ranges_shows_what_each_range_rests_on():
+    ceiling = setup_range(
+        setup="slime · M",
+        n=0,
+        center=None,
+        low=None,
+        high=0.03,
+        seen_low=None,
+        seen_high=None,
+        sigma=None,
+        basis="ceiling",
+    )
+    exact = setup_range(
+        setup="t",
+        center=0.0,
+        low=0.0,
+        high=0.0,
+        seen_low=0.0,
+        seen_high=0.0,
+        sigma=0.0,
+        basis="exact",
+        accepted=True,
+    )
+    metric = "train/train_rollout_logprob_abs_diff"
+    rows = section(page([judged()], [RANGE, ceiling, exact]), "Ranges").all("tr")[1:]
+    assert [[cell.words for cell in row.children] for row in rows] == [
+        [SETUP, metric, "1", "17", "0.0152", "0.0140 to 0.0165", "0.0148 to 0.0157", "0.0190", "own"],
+        ["slime · M", metric, "0", "0", "-", "up to 0.0300", "-", "-", "ceiling"],
+        ["t", metric, "0", "17", "0", "exactly 0", "exactly 0", "0", "exact, accepted"],
+    ]
+
+
+def test_every_run_has_one_row_of_its_own():
+    rows = section(page(FLEET), "Runs").all("tr")
+    assert sorted(row.all("th")[0].words for row in rows if "id" in row.attributes) == sorted(
+        run.name for run in FLEET
+    )
+    identifiers = re.findall(r'id="([^"]+)"', render_page(FLEET, [RANGE], title="t", as_of=None))
+    assert len(identifiers) == len(set(identifiers))
+
+
+def test_long_lists_are_complete_but_folded():
+    broken = [judged(n, gap=0.05, verdict="broken") for n in range(50)]
+    others = [judged(100 + n, setup=f"miles · M{n:02d}") for n in range(20)]
+    tree = page(broken + others)
+    cards = section(tree, "Broken")
+    assert len(cards.all("article")) == 50
+    assert len(cards.all("details")[0].all("article")) == 50 - CARDS_OPEN
+    assert len(section(tree, "Setups").all("details")[0].all("article")) == 21 - CHARTS_OPEN
+    folded = {
+        part.all("summary")[0].words: "open" in part.attributes
+        for part in section(tree, "Runs").all("details")
+    }
+    assert folded == {"broken 50 runs": False, "healthy 20 runs": True}
+
+
+def test_the_same_runs_give_the_same_bytes_in_whatever_order_they_come():
+    shuffled = [*FLEET]
+    random.Random(7).shuffle(shuffled)  # noqa: S311 - any fixed order will do
+    ranges = [RANGE, setup_range(setup="a"), setup_range(setup="z")]
+    first = render_page(FLEET, ranges, title="t", as_of=AS_OF)
+    assert render_page(shuffled, ranges[::-1], title="t", as_of=AS_OF) == first
+
+
+def test_an_empty_store_gives_a_page_that_says_so():
+    tree = page([], [])
+    assert "No run was read yet." in tree.words
+    assert tree.all("p", "headline")[0].words == "No broken or suspect run; 0 of 0 runs known to be healthy."
+
+
+def test_the_time_of_the_last_sync_is_told_where_it_is_known():
+    assert page([]).all("time")[0].words == "2026-11-30 02:16 UTC"
+    assert page([], as_of=None).all("time") == []
+
+
+def test_nothing_is_loaded_and_nothing_runs():
+    tree = page(FLEET)
+    assert not {"script", "img", "iframe", "object", "embed", "form", "input"} & set(tags(tree))
+    policy = next(meta for meta in tree.all("meta") if meta.attributes.get("http-equiv"))
+    assert policy.attributes["content"].startswith(
+        "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    )
+    assert [link.attributes["href"] for link in tree.all("link")] == ["data:,"]
+    assert "url(" not in tree.all("style")[0].text
+    assert "@import" not in tree.all("style")[0].text
+    uses = {use.attributes["href"] for use in tree.all("use")}
+    assert uses <= {f"#{path.attributes['id']}" for path in tree.all("defs")[0].children}
+
+
+@pytest.mark.parametrize(
+    "url", ["javascript:alert(1)", "data:text/html,x", "file:///etc/passwd", "https://a@b/c"]
+)
+def test_an_address_that_is_no_plain_web_address_is_never_linked(url):
+    html = render_page([judged(url=url, verdict="broken", gap=0.05)], [RANGE], title="t", as_of=None)
+    assert url not in html
+
+
+def test_a_hostile_name_is_shown_as_text_without_its_control_characters():
+    run = judged(name=HOSTILE, verdict="broken", gap=0.05, user=HOSTILE, group=HOSTILE, reasons=(HOSTILE,))
+    html = render_page([run], [setup_range(note=HOSTILE)], title=HOSTILE, as_of=None)
+    tree = Tree(html).open[0]
+    shown = "</script><img src=x onerror=alert(1)>|**x**gpj.exe"
+    assert section(tree, "Broken").all("a")[0].words == shown
+    assert tree.all("h1")[0].words == shown
+    assert not {"\u202e", "\x1b", "\x00"} & set(html)
+
+
+def test_a_name_of_5000_characters_is_shortened_and_whole_in_its_title():
+    name = "qwen" + "A" * 4992 + "7f3a"
+    shown = section(page([judged(name=name, verdict="broken", gap=0.05)]), "Broken").all("bdi")[0]
+    assert shown.attributes["title"] == name
+    assert len(shown.text) == 80
+    assert shown.text.startswith("qwenA")
+    assert shown.text.endswith("A7f3a")
+
+
+def test_a_run_without_a_name_goes_by_its_key():
+    for nothing in ("", " ", "\u202e"):
+        assert section(page([judged(name=nothing)]), "Runs").all("th", None)[-1].words == "team/grpo/aa000000"
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.text(st.characters(), min_size=1), st.text(st.characters(), min_size=1))
+def test_no_text_whatever_adds_an_element_to_the_page(text, other):
+    def fleet(text, other):
+        spots = (CheckResult("gap", "skipped", None, None, other + "."),)
+        run = judged(
+            name=text, user=text + ".", group=other + ".", setup=other + ".", verdict="broken", gap=0.05
+        )
+        apart = judged(1, name=other, setup=other + ".", label="exclude", reasons=(text + ".",), checks=spots)
+        return page([run, apart], [setup_range(setup=other + ".", note=text + ".")], title=text)
+
+    assert tags(fleet(text, other)) == tags(fleet("x", "y"))
+
+
+def test_the_file_is_replaced_as_a_whole_and_keeps_its_mode(tmp_path):
+    target = tmp_path / "page.html"
+    target.write_text("old")
+    target.chmod(0o640)
+    write_page(target, "new · page")
+    assert target.read_text(encoding="utf-8") == "new · page"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_a_new_file_gets_the_mode_that_any_other_new_file_gets(tmp_path):
+    (tmp_path / "other").write_text("")
+    write_page(tmp_path / "page.html", "new")
+    assert (tmp_path / "page.html").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def test_a_link_stays_a_link_and_its_target_is_replaced(tmp_path):
+    (tmp_path / "served.html").write_text("old")
+    (tmp_path / "page.html").symlink_to("served.html")
+    write_page(tmp_path / "page.html", "new")
+    assert (tmp_path / "page.html").is_symlink()
+    assert (tmp_path / "served.html").read_text() == "new"
+
+
+def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_page(tmp_path / "pipe", "new")
+        assert os.read(reader, 100) == b"new"
+    finally:
+        os.close(reader)
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+@pytest.mark.parametrize("target", ["missing/page.html", "folder"])
+def test_a_place_that_cannot_be_written_is_named(tmp_path, target):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UsageError, match=f"cannot write the page .*{target}"):
+        write_page(tmp_path / target, "new")
+
+
+def test_when_writing_fails_the_old_page_stays_and_no_draft_is_left(tmp_path):
+    target = tmp_path / "page.html"
+    target.write_text("old")
+    with pytest.raises(UnicodeEncodeError):
+        write_page(target, "half\ud800")
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
