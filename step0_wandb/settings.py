@@ -295,9 +295,9 @@ def _wrong(error: ValidationError, origins: Mapping[str, str], file: Path | None
         return UsageError(f"{origins.get(key, file)}: {key} is no setting", hint)
     origin = next((origins[name] for name in origins if name == key or key.startswith(f"{name}.")), file)
     message = detail["msg"].removeprefix("Value error, ")
-    return UsageError(
-        f"{origin}: {key} = {detail['input']!r} is not valid: {message}", "See `step0-wandb settings`."
-    )
+    # What is no variable's name may be the secret itself, and is not repeated.
+    shown = "" if key == "alerts.webhook_env" else f" = {detail['input']!r}"
+    return UsageError(f"{origin}: {key}{shown} is not valid: {message}", "See `step0-wandb settings`.")
 
 
 def _names_in(path: str) -> list[str]:

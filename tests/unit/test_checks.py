@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+
 from step0_wandb import checks
 from step0_wandb.checks import Level, Why
 

@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 import pytest
+
 import step0_wandb
 
 PACKAGE = Path(step0_wandb.__file__).parent
