@@ -4,11 +4,15 @@ The step-0 row is found by the presence of the metric, never by W&B's ``_step`` 
 the server numbers rows in order of arrival, offline each process numbers its own, a critic writes rows
 with the same step, and evaluation and rollout rows come first. The rows of one logical step are merged
 by the profile's step key.
+
+A history is read as it grows, so three things hold: the profile is chosen by the first row that carries
+any metric, pruning never changes what is found, and what is decided stays so while steps only grow.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from step0_wandb.records import RunFacts, Step0
@@ -21,15 +25,26 @@ if TYPE_CHECKING:
 
 NO_METRICS = "no metric of a known framework: not an RL run, or its profile is missing"
 NO_STEP = "its metric rows carry no step, so that the first cannot be told"
+CONTEXT_ROWS = 16
+"""One rollout logs a few rows around its training step; more than these are not kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """The rows of the smallest logical step that carries a metric, and what surrounds them."""
+    """The rows of the smallest logical step that carries a metric, and what surrounds them.
+
+    Attributes
+    ----------
+    opening : HistoryRow
+        The first row that carries a metric of any profile; it chose the profile.
+    later : HistoryRow or None
+        A row of another step, which shows that this one is complete.
+    """
 
     profile: Profile
     first: float
     step: float | None
+    opening: HistoryRow
     rows: tuple[HistoryRow, ...]
     context: tuple[HistoryRow, ...]
     later: HistoryRow | None
@@ -39,10 +54,14 @@ class _Candidate:
         return self.step is not None and self.step <= self.first
 
     @property
+    def is_late(self) -> bool:
+        return self.step is not None and self.step > self.first
+
+    @property
     def complete(self) -> bool:
         names = self.profile.metrics
         wanted = (names.ppo_kl, names.clip_frac, tuple(gap.metric for gap in names.gap[:1]))
-        return all(not some or any(_has(self.rows, name) for name in some) for some in wanted)
+        return all(not some or any(_has(self.rows, name) for name in some[:1]) for some in wanted)
 
     def merged(self) -> dict[str, float]:
         """Return the numbers of the step; of two writers the first counts."""
@@ -88,17 +107,24 @@ class Step0Finder:
         return any(not self.metrics.isdisjoint(row.values) for row in rows)
 
     def decided(self, rows: Sequence[HistoryRow], config: Mapping[str, Json]) -> bool:
-        """Return whether step 0 is there and no later row of the same history can change it."""
+        """Return whether no later row of the same history can change what `find` makes of the values.
+
+        That is so when step 0 is there whole, and when the first step is a later one: steps only grow.
+        """
         found = self._candidate(rows, config)
-        return found is not None and found.is_first and (found.later is not None or found.complete)
+        return found is not None and (
+            found.is_late or (found.is_first and (found.later is not None or found.complete))
+        )
 
     def prune(self, rows: Sequence[HistoryRow], config: Mapping[str, Json]) -> tuple[HistoryRow, ...]:
         """Return the rows that still matter, in their order: a handful, whatever the history's length."""
         found = self._candidate(rows, config)
         if found is None:
-            return _first_context(rows)
-        kept = [*found.rows, *found.context, *([found.later] if found.later else [])]
-        return tuple(sorted(kept, key=lambda row: row.order))
+            kept = self._context_of_any(_in_order(rows))
+        else:
+            kept = [found.opening, *found.rows, *found.context, *([found.later] if found.later else [])]
+        chosen = {id(row) for row in kept}
+        return tuple(row for row in _in_order(rows) if id(row) in chosen)
 
     def find(self, record: RunRecord) -> Step0:
         """Return step 0 of a run, or why there is none."""
@@ -108,7 +134,7 @@ class Step0Finder:
         profile = found.profile
         if found.step is None:
             return _absent(record, profile, NO_STEP)
-        if not found.is_first:
+        if found.is_late:
             note = (
                 f"its first row is step {found.step:g}, not {found.first:g}: "
                 "the run was resumed, or its first rows are lost"
@@ -124,9 +150,9 @@ class Step0Finder:
             fit=not resumed,
             step=found.step,
             row=values,
-            ppo_kl=_first_of(values, profile.metrics.ppo_kl),
-            clip_frac=_first_of(values, profile.metrics.clip_frac),
-            gap=values[gap.metric] if gap else None,
+            ppo_kl=profile.metrics.ppo_kl_of(values),
+            clip_frac=profile.metrics.clip_frac_of(values),
+            gap=gap.of(values) if gap else None,
             gap_metric=gap.metric if gap else None,
         )
 
@@ -143,22 +169,34 @@ class Step0Finder:
         )
 
     def _candidate(self, rows: Sequence[HistoryRow], config: Mapping[str, Json]) -> _Candidate | None:
-        names = {name for row in rows for name in row.values if name in self.metrics}
-        profile = self.profiles.pick(names, config)
-        if profile is None:
+        rows = _in_order(rows)
+        opening = next((row for row in rows if not self.metrics.isdisjoint(row.values)), None)
+        profile = self.profiles.pick(self.metrics & opening.values.keys(), config) if opening else None
+        if profile is None or opening is None:
             return None
         carrying = [row for row in rows if not profile.metrics.names.isdisjoint(row.values)]
-        steps = {id(row): profile.step.of(row.values) for row in carrying}
-        known = [step for step in steps.values() if step is not None]
-        step = min(known, default=None)
+        steps = [profile.step.of(row.values) for row in carrying]
+        step = min((known for known in steps if known is not None), default=None)
         return _Candidate(
             profile,
             profile.first_step(config),
             step,
-            rows=tuple(row for row in carrying if steps[id(row)] == step),
-            context=tuple(row for row in rows if _is_context(profile, row.values)),
-            later=next((row for row in carrying if steps[id(row)] not in (step, None)), None),
+            opening,
+            rows=tuple(row for row, own in zip(carrying, steps, strict=True) if own == step),
+            context=_context(profile, rows),
+            later=next(
+                (row for row, own in zip(carrying, steps, strict=True) if own not in (step, None)), None
+            ),
         )
+
+    def _context_of_any(self, rows: Sequence[HistoryRow]) -> list[HistoryRow]:
+        """Return the context rows of every profile: which it is will show later."""
+        profiles = self.profiles.by_name.values()
+        return [row for profile in profiles if profile.step.context for row in _context(profile, rows)]
+
+
+def _in_order(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
+    return sorted(rows, key=lambda row: row.order)
 
 
 def _absent(record: RunRecord, profile: Profile | None, note: str) -> Step0:
@@ -174,14 +212,20 @@ def _is_context(profile: Profile, values: Mapping[str, float]) -> bool:
     return any(values.get(key) == 0 for key in profile.step.context)
 
 
-def _first_context(rows: Sequence[HistoryRow]) -> tuple[HistoryRow, ...]:
-    """Return the rows kept before any metric was seen; one logical step has only a few."""
-    return tuple(rows[:16])
+def _telling(rows: Iterable[HistoryRow]) -> tuple[HistoryRow, ...]:
+    """Return the rows that say something the ones before them did not; of two writers the first counts."""
+    said: set[str] = set()
+    kept = []
+    for row in rows:
+        if not said.issuperset(row.values):
+            kept.append(row)
+            said.update(row.values)
+    return tuple(kept)
+
+
+def _context(profile: Profile, rows: Iterable[HistoryRow]) -> tuple[HistoryRow, ...]:
+    return tuple(islice((row for row in rows if _is_context(profile, row.values)), CONTEXT_ROWS))
 
 
 def _has(rows: Iterable[HistoryRow], name: str) -> bool:
     return any(name in row.values for row in rows)
-
-
-def _first_of(values: Mapping[str, float], names: Iterable[str]) -> float | None:
-    return next((values[name] for name in names if name in values), None)

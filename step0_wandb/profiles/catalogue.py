@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from step0_wandb.errors import UsageError
-from step0_wandb.profiles.profile import load_profile
+from step0_wandb.profiles.reading import load_profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ class Profiles:
     Attributes
     ----------
     by_name : mapping of str to Profile
-        In the order in which they are tried.
+        In the order in which they are tried, a user's own first.
     fingerprint : str
         Changes when any profile changes, so that stored verdicts are computed anew.
     """
@@ -50,6 +50,30 @@ class Profiles:
         general = [rival for rival in rivals if rival.prefer is None]
         return next(iter(preferred or general or rivals))
 
+    def with_setups(self, changes: Mapping[str, Mapping[str, Any]]) -> Profiles:
+        """Return the profiles with other setup keys.
+
+        Parameters
+        ----------
+        changes : mapping of str to mapping
+            By profile name what `Profile.with_setup` takes: ``keys``, ``add`` and ``drop``.
+
+        Raises
+        ------
+        UsageError
+            There is no profile of that name, or it has no such key to drop.
+        """
+        by_name = dict(self.by_name)
+        for name, change in changes.items():
+            if name not in by_name:
+                raise UsageError(
+                    f"[setup.{name}] names no profile", f"There are: {', '.join(sorted(by_name))}."
+                )
+            by_name[name] = by_name[name].with_setup(**change)
+        said = repr(sorted((name, sorted(change.items())) for name, change in changes.items()))
+        digest = hashlib.sha256((self.fingerprint + said).encode()).hexdigest()[:16]
+        return Profiles(by_name, digest if changes else self.fingerprint)
+
 
 def load_profiles(paths: Iterable[Path] = ()) -> Profiles:
     """Read the shipped profiles, then those in `paths` (files or directories of TOML files).
@@ -61,17 +85,21 @@ def load_profiles(paths: Iterable[Path] = ()) -> Profiles:
     UsageError
         A path does not exist, or a profile is not valid.
     """
-    files = sorted(SHIPPED.glob("*.toml"))
-    for path in paths:
-        if not path.exists():
-            raise UsageError(
-                f"The profile path {path} does not exist", "See [profiles] paths in the settings."
-            )
-        files += sorted(path.glob("*.toml")) if path.is_dir() else [path]
+    files = [file for path in paths for file in _files(path)]
     by_name: dict[str, Profile] = {}
     digest = hashlib.sha256()
-    for file in files:
+    for file in (*files, *sorted(SHIPPED.glob("*.toml"))):
         profile = load_profile(file)
-        by_name[profile.name] = profile
+        by_name.setdefault(profile.name, profile)
         digest.update(file.read_bytes())
     return Profiles(by_name, digest.hexdigest()[:16])
+
+
+def _files(path: Path) -> list[Path]:
+    where = "See [profiles] paths in the settings."
+    if not path.exists():
+        raise UsageError(f"The profile path {path} does not exist", where)
+    files = sorted(path.glob("*.toml")) if path.is_dir() else [path]
+    if not files:
+        raise UsageError(f"The profile path {path} holds no TOML file", where)
+    return files

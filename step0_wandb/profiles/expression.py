@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import functools
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.errors import UsageError
+from step0_wandb.literal import namespace
 
 if TYPE_CHECKING:
-    from step0_wandb.records import Json
+    from collections.abc import Iterator
 
 Scope = Mapping[str, Any]
 _Thunk = Callable[[Scope], Any]
@@ -43,17 +45,30 @@ _EQUALITY: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.IsNot: operator.ne,
 }
 _MEMBERSHIP: dict[type[ast.cmpop], bool] = {ast.In: True, ast.NotIn: False}
+_WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "none": None}
+"""How TOML and YAML spell what Python spells with a capital."""
 
 
-def lookup(config: Mapping[str, Json], path: str) -> Json:
+ALLOWED = (
+    "Allowed are config keys, numbers, texts, + - * / //, comparisons, in, and, or, not, "
+    "x if y else z, has(), key() and model()."
+)
+
+_namespace = functools.lru_cache(maxsize=256)(namespace)
+
+
+def lookup(config: Mapping[str, Any], path: str) -> Any:
     """Return the value under a dotted path, or None where there is none.
 
-    A key that holds the dots itself beats the nested one.
+    A key that holds the dots itself beats the nested one. OpenRLHF hands W&B objects that it stores as
+    texts, ``"namespace(batch_size=128, …)"``; the path goes into those too.
     """
     if path in config:
         return config[path]
     head, dot, rest = path.partition(".")
     inner = config.get(head) if dot else None
+    if isinstance(inner, str):
+        inner = _namespace(inner)
     return lookup(inner, rest) if isinstance(inner, Mapping) else None
 
 
@@ -90,16 +105,14 @@ def as_number(value: object) -> object:
     return value
 
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "has": lambda scope, pattern: any(fnmatch.fnmatchcase(name, pattern) for name in scope),
-    "key": lookup,
-    "model": lambda _scope, path: model_name(path),
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Expression:
     """A compiled expression.
+
+    Attributes
+    ----------
+    names : frozenset of str
+        The config keys that it reads.
 
     Examples
     --------
@@ -108,7 +121,13 @@ class Expression:
     """
 
     text: str
+    names: frozenset[str]
     _run: _Thunk
+
+    @classmethod
+    def of_key(cls, path: str) -> Expression:
+        """Return the expression that reads one config key, whatever its name looks like."""
+        return cls(path, frozenset({path}), lambda scope: as_number(lookup(scope, path)))
 
     @classmethod
     def parse(cls, text: str) -> Expression:
@@ -121,10 +140,10 @@ class Expression:
         """
         try:
             tree = ast.parse(text.strip(), mode="eval")
-        except (SyntaxError, ValueError) as error:
+            return cls(text, frozenset(_names(tree.body)), _compile(tree.body, text))
+        except (SyntaxError, ValueError, RecursionError) as error:
             message = error.msg if isinstance(error, SyntaxError) else str(error)
-            raise UsageError(f"{text!r} is no expression: {message}") from error
-        return cls(text, _compile(tree.body, text))
+            raise UsageError(f"{text!r} is no expression: {message}", ALLOWED) from error
 
     def value(self, config: Scope) -> Any:
         """Return the expression's value for one config."""
@@ -137,16 +156,18 @@ class Expression:
 
 def _compile(node: ast.expr, text: str) -> _Thunk:  # noqa: C901, PLR0911 - one line a kind of node
     match node:
-        case ast.Constant(value=value):
+        case ast.Constant(value=bool() | int() | float() | str() | None as value):
             return lambda _scope: value
+        case ast.Name(id=word) if word in _WORDS:
+            return lambda _scope: _WORDS[word]
         case ast.Name() | ast.Attribute():
             path = _path(node, text)
             return lambda scope: as_number(lookup(scope, path))
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             inner = _compile(operand, text)
             return lambda scope: not inner(scope)
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
-            return lambda _scope: -number
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return _arithmetic(operator.mul, lambda _scope: -1, _compile(operand, text))
         case ast.BoolOp(op=op, values=values):
             return _boolean(isinstance(op, ast.And), [_compile(value, text) for value in values])
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
@@ -158,13 +179,35 @@ def _compile(node: ast.expr, text: str) -> _Thunk:  # noqa: C901, PLR0911 - one 
         case ast.List(elts=items) | ast.Tuple(elts=items):
             parts = [_compile(item, text) for item in items]
             return lambda scope: [part(scope) for part in parts]
-        case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if name in _FUNCTIONS:
-            return _call(_FUNCTIONS[name], _compile(argument, text))
-    raise UsageError(
-        f"{text!r} uses {ast.unparse(node)!r}, which expressions do not have",
-        "Allowed are config keys, numbers, texts, + - * / //, comparisons, in, and, or, not, "
-        "x if y else z, has(), key() and model().",
-    )
+        case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]):
+            return _compile_call(name, argument, text)
+    raise _foreign(node, text)
+
+
+def _compile_call(name: str, argument: ast.expr, text: str) -> _Thunk:
+    match name, argument:
+        case "has", ast.Constant(value=str() as pattern):
+            return _has(pattern)
+        case "key", ast.Constant(value=str() as path):
+            return lambda scope: as_number(lookup(scope, path))
+        case "model", _:
+            inner = _compile(argument, text)
+            return lambda scope: model_name(inner(scope))
+    raise _foreign(ast.Call(ast.Name(name), [argument], []), text)
+
+
+def _foreign(node: ast.expr, text: str) -> UsageError:
+    return UsageError(f"{text!r} uses {ast.unparse(node)!r}, which expressions do not have", ALLOWED)
+
+
+def _has(pattern: str) -> _Thunk:
+    """Return whether any key matches; most patterns are a prefix, which is much cheaper to try."""
+    prefix = pattern.removesuffix("*")
+    if not any(char in prefix for char in "*?["):
+        if prefix == pattern:
+            return lambda scope: any(name == pattern for name in scope)
+        return lambda scope: any(name.startswith(prefix) for name in scope)
+    return lambda scope: any(fnmatch.fnmatchcase(name, pattern) for name in scope)
 
 
 def _path(node: ast.expr, text: str) -> str:
@@ -172,7 +215,26 @@ def _path(node: ast.expr, text: str) -> str:
         return node.id
     if isinstance(node, ast.Attribute):
         return f"{_path(node.value, text)}.{node.attr}"
-    raise UsageError(f"{text!r} reads an attribute of something that is no config key")
+    raise UsageError(f"{text!r} reads an attribute of something that is no config key", ALLOWED)
+
+
+def _names(node: ast.expr) -> Iterator[str]:
+    """Return the config keys that an expression reads, in their dotted form."""
+    match node:
+        case ast.Name(id=name):
+            if name not in _WORDS:
+                yield name
+        case ast.Attribute():
+            yield ast.unparse(node)
+        case ast.Call(func=ast.Name(id="key"), args=[ast.Constant(value=str() as path)]):
+            yield path
+        case ast.Call(args=arguments):
+            for argument in arguments:
+                yield from _names(argument)
+        case _:
+            for child in ast.iter_child_nodes(node):
+                if isinstance(child, ast.expr):
+                    yield from _names(child)
 
 
 def _boolean(is_and: bool, parts: list[_Thunk]) -> _Thunk:  # noqa: FBT001 - private, two call words
@@ -219,14 +281,10 @@ def _comparison(op: ast.cmpop, left: _Thunk, right: _Thunk) -> _Thunk:
 
 
 def _contains(container: Any, item: Any) -> bool:
-    if isinstance(container, str):
+    if isinstance(container, str | dict):
         return isinstance(item, str) and item in container
-    return isinstance(container, list | dict) and item in container
+    return isinstance(container, list) and item in container
 
 
 def _choice(test: _Thunk, body: _Thunk, orelse: _Thunk) -> _Thunk:
     return lambda scope: body(scope) if test(scope) else orelse(scope)
-
-
-def _call(function: Callable[..., Any], argument: _Thunk) -> _Thunk:
-    return lambda scope: function(scope, argument(scope))

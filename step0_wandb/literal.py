@@ -1,0 +1,242 @@
+"""Python values as programs print them, read without ``eval``.
+
+What ``repr`` writes is read, and what numbers look like around it: bare ``nan`` and ``inf``,
+``tensor(2.0, device='cuda:0')``, ``np.float64(0.5)``, ``namespace(rank=0, path='…')``. Anything else
+that has a name or angle brackets becomes `OPAQUE`, so that its neighbours can still be read.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+Value: TypeAlias = "bool | int | float | str | list[Value] | dict[str, Value] | Opaque | None"
+
+
+class Opaque(Enum):
+    """Stands for something that was printed but is no value."""
+
+    OPAQUE = "…"
+
+
+OPAQUE = Opaque.OPAQUE
+_DEEPEST = 40
+"""Nesting beyond this is no metrics dict and no config."""
+
+_LONGEST_INTEGER = 400
+"""Digits; Python refuses to read integers of several thousand."""
+
+_NUMBER = re.compile(
+    r"[+-]?(?:\d[\d_]*(?:\.[\d_]*)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w.])|[+-]?(?:nan|inf(?:inity)?)(?!\w)",
+    re.ASCII,
+)
+_STRING = re.compile(r"[rRbBuU]{0,2}('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z_][\w.]*")
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U(00[0-9a-fA-F]{6})|(.))", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
+_SPACE = re.compile(r"[\s\\]*")
+_ELLIPSIS = "..."
+_CONSTANTS: dict[str, Value] = {
+    "True": True,
+    "False": False,
+    "None": None,
+    "null": None,
+    "true": True,
+    "false": False,
+}
+_CLOSING = {"{": "}", "[": "]", "(": ")"}
+_NAMESPACES = ("namespace", "Namespace", "SimpleNamespace", "argparse.Namespace", "types.SimpleNamespace")
+
+
+class LiteralError(ValueError):
+    """The text is no value, or ends inside one (`at_end`)."""
+
+    def __init__(self, message: str, *, at_end: bool = False) -> None:
+        super().__init__(message)
+        self.at_end = at_end
+
+
+class Numeral(float):
+    """A number with a fraction, an exponent or no finite value, and the text that it was printed as."""
+
+    __slots__ = ("text",)
+    text: str
+
+    @classmethod
+    def read(cls, text: str) -> Numeral:
+        """Return the number that `text` stands for, with the text."""
+        number = cls(text)
+        number.text = text
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A value, and the position behind it."""
+
+    value: Value
+    end: int
+
+
+def parse(text: str, start: int = 0) -> Parsed:
+    """Read the one value that begins at `start`; what stands behind it does not matter.
+
+    Raises
+    ------
+    LiteralError
+        There is no value there, or it is not finished; then `LiteralError.at_end` is true.
+
+    Examples
+    --------
+    >>> parse("{'train/ppo_kl': tensor(0.), 'gap': np.float64(nan)} and more").value
+    {'train/ppo_kl': 0.0, 'gap': nan}
+    """
+    return _Reader(text).value(start, 0)
+
+
+def namespace(text: str) -> dict[str, Value] | None:
+    """Return the fields of a printed namespace, or None where the text is none.
+
+    Examples
+    --------
+    >>> namespace("namespace(rank=8, path='org/model')")
+    {'rank': 8, 'path': 'org/model'}
+    """
+    if not text.startswith(_NAMESPACES):
+        return None
+    try:
+        value = parse(text).value
+    except LiteralError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+class _Reader:
+    """A recursive-descent reader; every method takes the position that it starts at."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def value(self, at: int, depth: int) -> Parsed:  # noqa: PLR0911 - one line a kind of value
+        at = self._skip(at)
+        if depth > _DEEPEST:
+            raise LiteralError("nested too deeply")
+        if at >= len(self._text):
+            raise LiteralError("the text ends where a value should stand", at_end=True)
+        if match := _NUMBER.match(self._text, at):
+            return Parsed(_number(match[0]), match.end())
+        if match := _STRING.match(self._text, at):
+            return self._string(match)
+        char = self._text[at]
+        if char == "{":
+            return self._braces(at, depth)
+        if char in "[(":
+            return self._list(at, depth)
+        if char == "<":
+            return self._bracketed(at)
+        if self._text.startswith(_ELLIPSIS, at):
+            return Parsed(OPAQUE, at + len(_ELLIPSIS))
+        if match := _NAME.match(self._text, at):
+            return self._named(match, depth)
+        raise LiteralError(f"{char!r} begins no value", at_end=char in "'\"")
+
+    def _string(self, match: re.Match[str]) -> Parsed:
+        """Return a string; a line break inside it was made by a terminal and is taken out."""
+        text = match[1][1:-1].replace("\r", "").replace("\n", "")
+        return Parsed(_ESCAPE.sub(_unescaped, text), match.end())
+
+    def _braces(self, at: int, depth: int) -> Parsed:
+        items: dict[str, Value] = {}
+        at = self._skip(at + 1)
+        while not self._closes("}", at):
+            key = self.value(at, depth + 1)
+            at = self._skip(key.end)
+            if self._text.startswith(":", at):
+                value = self.value(at + 1, depth + 1)
+                at = value.end
+                if isinstance(key.value, str | int | float):
+                    items[str(key.value)] = value.value
+            at = self._separator("}", at)
+        return Parsed(items, at + 1)
+
+    def _list(self, at: int, depth: int) -> Parsed:
+        closing = _CLOSING[self._text[at]]
+        items: list[Value] = []
+        at = self._skip(at + 1)
+        while not self._closes(closing, at):
+            item = self.value(at, depth + 1)
+            items.append(item.value)
+            at = self._separator(closing, item.end)
+        return Parsed(items, at + 1)
+
+    def _named(self, match: re.Match[str], depth: int) -> Parsed:
+        """Return a constant, a call's content, or something opaque."""
+        name = match[0]
+        if name in _CONSTANTS:
+            return Parsed(_CONSTANTS[name], match.end())
+        if not self._text.startswith("(", match.end()):
+            return Parsed(OPAQUE, match.end())
+        first: Value = OPAQUE
+        fields: dict[str, Value] = {}
+        at = self._skip(match.end() + 1)
+        while not self._closes(")", at):
+            field = _NAME.match(self._text, at)
+            equals = self._skip(field.end()) if field else at
+            if field and self._text.startswith("=", equals):
+                item = self.value(equals + 1, depth + 1)
+                fields[field[0]] = item.value
+            else:
+                item = self.value(at, depth + 1)
+                first = item.value if first is OPAQUE else first
+            at = self._separator(")", item.end)
+        return Parsed(fields if name in _NAMESPACES else _content(first), at + 1)
+
+    def _bracketed(self, at: int) -> Parsed:
+        """Skip ``<object at 0x7f…>``."""
+        depth = 0
+        for end in range(at, len(self._text)):
+            depth += {"<": 1, ">": -1}.get(self._text[end], 0)
+            if not depth:
+                return Parsed(OPAQUE, end + 1)
+        raise LiteralError("the text ends inside angle brackets", at_end=True)
+
+    def _closes(self, closing: str, at: int) -> bool:
+        if at >= len(self._text):
+            raise LiteralError(f"the text ends before {closing!r}", at_end=True)
+        return self._text[at] == closing
+
+    def _separator(self, closing: str, at: int) -> int:
+        at = self._skip(at)
+        if self._closes(closing, at):
+            return at
+        if self._text[at] != ",":
+            raise LiteralError(f"{self._text[at]!r} stands where a comma should")
+        return self._skip(at + 1)
+
+    def _skip(self, at: int) -> int:
+        match = _SPACE.match(self._text, at)
+        return match.end() if match else at
+
+
+def _number(text: str) -> Value:
+    plain = text.replace("_", "")
+    whole = plain.lstrip("+-").isdecimal() and len(plain) <= _LONGEST_INTEGER
+    return int(plain) if whole else Numeral.read(plain)
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    digits = match[1] or match[2] or match[3]
+    if digits:
+        code = int(digits, 16)
+        return chr(code) if code <= sys.maxunicode else match[0]
+    return _ESCAPES.get(match[4], match[4])
+
+
+def _content(value: Value) -> Value:
+    """Return what a call such as ``tensor([0.5])`` holds: its one number, else nothing to use."""
+    while isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    return value if isinstance(value, bool | int | float | str) else OPAQUE

@@ -1,0 +1,236 @@
+"""The tables of a profile's TOML file.
+
+A gap is a number whose perfect value is 0, so that ranges can work on its logarithm. Where a framework
+logs a ratio (NeMo RL's mean ``exp(|Δ log-prob|)``, 1 when the two sides agree) the metric's `perfect`
+value is subtracted: the gap of 1.0152 is 0.0152. The row keeps what was logged.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from step0_wandb.errors import UsageError
+from step0_wandb.profiles.expression import Expression
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+def _expression(value: object) -> Expression:
+    """Compile an expression; the hint of an error says what is allowed."""
+    if isinstance(value, Expression):
+        return value
+    if not isinstance(value, str):
+        raise PydanticCustomError("expression", "an expression is a text")
+    try:
+        return Expression.parse(value)
+    except UsageError as error:
+        context = {"message": error.message, "hint": error.hint}
+        raise PydanticCustomError("expression", "{message}", context) from error
+
+
+Expr = Annotated[Expression, BeforeValidator(_expression)]
+ALWAYS = Expression.parse("1")
+NEVER = Expression.parse("0")
+
+
+class Table(BaseModel):
+    """A table that knows its keys and refuses others."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+
+class GapMetric(Table):
+    """One metric that measures the gap.
+
+    Attributes
+    ----------
+    statistic : str
+        What it is, for people: two statistics are never compared.
+    unit : str
+        ``nat`` (log-probs), ``probability`` or ``ratio``.
+    direction : str
+        Which side minus which, where the sign or the order matters.
+    perfect : float
+        The value of two sides that agree, which is subtracted: 0 for differences, 1 for ratios.
+    signed : bool
+        Whether positive and negative differences cancel, so that 0 proves nothing.
+    ceiling : float or None
+        The gap that the framework itself allows; `ceiling_from` says who does, as the end of a
+        sentence "above what ...".
+    """
+
+    metric: str
+    statistic: str
+    unit: Literal["nat", "probability", "ratio"] = "nat"
+    direction: str = ""
+    perfect: float = 0.0
+    signed: bool = False
+    ceiling: float | None = None
+    ceiling_from: str = ""
+
+    def of(self, values: Mapping[str, float]) -> float:
+        """Return the gap of a row that has the metric: 0 when the two sides agree."""
+        return values[self.metric] - self.perfect
+
+
+class Metrics(Table):
+    """The metric names of the checks; the first name that a row has counts.
+
+    Attributes
+    ----------
+    ppo_kl_perfect : float
+        What ``ppo_kl`` is logged as when the policy has not moved; subtracted. It is 1 where a framework
+        logs the mean ratio of new to old probabilities instead: ratio - 1 is -ppo_kl to first order.
+    marks : tuple of str
+        Names by which a training row is known even when it carries none of the values, so that a
+        missing metric or a resumed run can be told from a run of another kind.
+    """
+
+    ppo_kl: tuple[str, ...] = ()
+    ppo_kl_perfect: float = 0.0
+    clip_frac: tuple[str, ...] = ()
+    gap: tuple[GapMetric, ...] = ()
+    marks: tuple[str, ...] = ()
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Return every metric name."""
+        return frozenset((*self.ppo_kl, *self.clip_frac, *(gap.metric for gap in self.gap), *self.marks))
+
+    def ppo_kl_of(self, values: Mapping[str, float]) -> float | None:
+        """Return the PPO-KL of a row: 0 when the policy has not moved."""
+        value = first_of(values, self.ppo_kl)
+        return None if value is None else value - self.ppo_kl_perfect
+
+    def clip_frac_of(self, values: Mapping[str, float]) -> float | None:
+        """Return the clip fraction of a row."""
+        return first_of(values, self.clip_frac)
+
+    @model_validator(mode="after")
+    def _some(self) -> Metrics:
+        if not self.names:
+            raise PydanticCustomError("metrics", "a profile names at least one metric")
+        return self
+
+
+class Step(Table):
+    """Where a row carries its step, and which step is the first.
+
+    Attributes
+    ----------
+    keys : tuple of str
+        The first that a row has counts.
+    first : Expression
+        Number of the first optimizer step, from the config.
+    context : tuple of str
+        Step keys of other rows of the first rollout (response length, entropy, reward).
+    """
+
+    keys: tuple[str, ...] = Field(min_length=1)
+    first: Expr
+    context: tuple[str, ...] = ()
+
+    def of(self, values: Mapping[str, float]) -> float | None:
+        """Return the step that a row carries, or None."""
+        step = first_of(values, self.keys)
+        return step if step is not None and math.isfinite(step) else None
+
+
+class SetupKey(Table):
+    """One part of a setup: a value of the config, and the value that needs no mention."""
+
+    label: str
+    value: Expr
+    default: int | float | str | None = None
+
+
+class ExactRule(Table):
+    """How ``ppo_kl`` and ``clip_frac`` apply where `when` holds; the first rule that holds decides.
+
+    Attributes
+    ----------
+    limit : float or None
+        Largest absolute ``ppo_kl`` that passes. A ``vacuous`` rule may have one too: a value above it
+        shows that the check could fail after all.
+    broken_from : float or None
+        From this absolute ``ppo_kl`` on the run is broken; None takes what is so everywhere, 1e-2.
+    """
+
+    kind: Literal["exact", "learned", "averaged", "vacuous", "skipped"]
+    when: Expr = ALWAYS
+    checks: tuple[Literal["ppo_kl", "clip_frac"], ...] = ("ppo_kl", "clip_frac")
+    limit: float | None = None
+    above: Literal["broken", "suspect"] = "suspect"
+    broken_from: float | None = None
+    why: str = ""
+
+    @model_validator(mode="after")
+    def _whole(self) -> ExactRule:
+        if self.kind in ("exact", "learned") and self.limit is None and "ppo_kl" in self.checks:
+            raise PydanticCustomError("rule", "a rule of this kind needs a limit")
+        if self.kind in ("averaged", "vacuous", "skipped") and not self.why:
+            raise PydanticCustomError("rule", "a rule of this kind says why")
+        return self
+
+
+class GapRule(Table):
+    """How the gap applies where `when` holds."""
+
+    kind: Literal["range", "zero", "vacuous", "skipped"]
+    when: Expr = ALWAYS
+    why: str = ""
+
+
+class Because(Table):
+    """A sentence that is true of a run where `when` holds."""
+
+    when: Expr
+    why: str
+
+
+class Gpus(Table):
+    """How many GPUs a run uses."""
+
+    count: Expr
+
+
+class Switch(Table):
+    """What to set so that a missing metric is logged."""
+
+    gap: str = ""
+    ppo_kl: str = ""
+
+
+class Console(Table):
+    """How the framework prints a training step to its log.
+
+    Attributes
+    ----------
+    kind : str
+        ``dict``: a Python dict that names its step, in it or as ``word N:`` before it; ``dashes``:
+        ``step:N - key:value - …``; ``bare-dict``: a dict without a step; ``none``: what it prints is
+        not enough for a verdict, and `why` says so.
+    find : tuple of str
+        Texts of which every such step holds one; what a long log is searched for.
+    word : str
+        What stands before the step's number.
+    prefix : str
+        What W&B's names have in front of the printed ones.
+    """
+
+    kind: Literal["dict", "dashes", "bare-dict", "none"]
+    find: tuple[str, ...] = Field(min_length=1)
+    word: str = "step"
+    prefix: str = ""
+    why: str = ""
+
+
+def first_of(values: Mapping[str, float], names: Iterable[str]) -> float | None:
+    """Return the value of the first name that a row has, or None."""
+    return next((values[name] for name in names if name in values), None)

@@ -1,0 +1,115 @@
+import math
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from step0_wandb.literal import OPAQUE, LiteralError, Numeral, namespace, parse
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{'train/ppo_kl': 0.0, 'train/step': 0}", {"train/ppo_kl": 0.0, "train/step": 0}),
+        ("{'train/grad_norm': tensor(2.)}", {"train/grad_norm": 2.0}),
+        ("tensor(0.5494, device='cuda:3', grad_fn=<SelectBackward0>)", 0.5494),
+        ("tensor([0.25])", 0.25),
+        ("np.float64(-1e-05)", -1e-05),
+        ("array([1., 2.])", OPAQUE),
+        ("{\n  'a': 1,\n  'b': [True, None, ('x',)],\n}", {"a": 1, "b": [True, None, ["x"]]}),
+        ("{'a': <torch.Size object at 0x7f>, 'b': 2}", {"a": OPAQUE, "b": 2}),
+        ("{'a': dtype, 'b': 2, ...}", {"a": OPAQUE, "b": 2}),
+        ("{1: 'one', 2.5: 'half'}", {"1": "one", "2.5": "half"}),
+        (r"'it\'s \x41 \u00e9\n'", "it's A é\n"),
+        ('"C:\\\\temp"', "C:\\temp"),
+        ("'line\nbreak'", "linebreak"),
+        ("{}", {}),
+        ("[]", []),
+        ("-7", -7),
+        ("1_000_000", 1_000_000),
+        (".5", 0.5),
+    ],
+)
+def test_what_programs_print_is_read(text, value):
+    assert parse(text).value == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("inf", math.inf), ("-inf", -math.inf), ("-Infinity".lower(), -math.inf)]
+)
+def test_bare_infinities_are_numbers(text, value):
+    assert parse(text).value == value
+
+
+def test_a_bare_nan_is_a_number():
+    assert math.isnan(parse("{'kl': nan}").value["kl"])
+
+
+def test_a_number_remembers_how_it_was_printed():
+    number = parse("{'actor/ppo_kl': -0.000}").value["actor/ppo_kl"]
+    assert isinstance(number, Numeral)
+    assert number.text == "-0.000"
+
+
+def test_reading_stops_behind_the_value():
+    assert parse("noise {'a': 1} more", 6).end == 14
+
+
+@pytest.mark.parametrize(
+    ("text", "at_end"),
+    [
+        ("{'a': 1", True),
+        ("{'a': ", True),
+        ("{'a': 'never closed", True),
+        ("[1, 2", True),
+        ("tensor(1.0", True),
+        ("<object at", True),
+        ("", True),
+        ("{'a' 1}", False),
+        ("{'a': 1; 'b': 2}", False),
+        ("?", False),
+        ("[" * 100, False),
+    ],
+)
+def test_an_error_says_whether_more_text_could_help(text, at_end):
+    with pytest.raises(LiteralError) as caught:
+        parse(text)
+    assert caught.value.at_end is at_end
+
+
+@pytest.mark.parametrize("text", ["plain text", "namespace(1, 2", "namespaces", "dict(a=1)", ""])
+def test_what_is_no_namespace_is_not_read_as_one(text):
+    assert namespace(text) is None
+
+
+def test_a_namespace_gives_its_fields():
+    assert namespace("Namespace(a=1, b=namespace(c='x'), d=[1.5])") == {"a": 1, "b": {"c": "x"}, "d": [1.5]}
+
+
+WORDS = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)
+NUMBERS = st.one_of(st.integers(), st.floats(allow_nan=False), st.booleans(), st.none())
+VALUES = st.recursive(
+    st.one_of(NUMBERS, WORDS),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(WORDS, inner, max_size=4)),
+    max_leaves=12,
+)
+
+
+@given(VALUES)
+@example({"a": 1e22, "b": -0.0, "c": 'it\'s "quoted"'})
+def test_any_value_is_read_back_from_its_repr_to_the_last_digit(value):
+    text = repr(value)
+    parsed = parse(text)
+    assert parsed.value == value
+    assert parsed.end == len(text)
+
+
+@given(st.text(max_size=60))
+@example("{'" * 30)
+@example("9" * 5000)
+def test_no_text_does_worse_than_a_literal_error(text):
+    try:
+        parsed = parse(text)
+    except LiteralError:
+        return
+    assert 0 < parsed.end <= len(text)
