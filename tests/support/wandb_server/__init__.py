@@ -4,8 +4,20 @@ The real, unmodified wandb client logs to it and reads from it; see `WandbServer
 """
 
 from .abilities import Abilities
+from .client import client_environment, detached
 from .faults import FINAL, KINDS, RETRIABLE, Faults
 from .records import Alert, Request
 from .server import WandbServer
 
-__all__ = ["FINAL", "KINDS", "RETRIABLE", "Abilities", "Alert", "Faults", "Request", "WandbServer"]
+__all__ = [
+    "FINAL",
+    "KINDS",
+    "RETRIABLE",
+    "Abilities",
+    "Alert",
+    "Faults",
+    "Request",
+    "WandbServer",
+    "client_environment",
+    "detached",
+]

@@ -33,10 +33,14 @@ def post_stream(backend: Backend, run: Run, body: dict[str, Any], *, shared: boo
 
 
 def write_chunk(run: Run, name: str, chunk: dict[str, Any], *, append: bool) -> None:
-    """Write the lines of one of the stream's files."""
+    """Write the lines of one of the stream's files; appended rows get the server's own numbers."""
     lines, offset = chunk["content"], chunk.get("offset") or 0
     if name == "wandb-history.jsonl":
-        run.write_rows(len(run.rows) if append else offset, [json.loads(line) for line in lines])
+        rows = [json.loads(line) for line in lines]
+        if append:
+            offset = len(run.rows)
+            rows = [row | {"_step": number} for number, row in enumerate(rows, start=offset)]
+        run.write_rows(offset, rows)
     elif name == "wandb-events.jsonl":
         run.events[offset:] = [json.loads(line) for line in lines]
     elif name == "wandb-summary.json" and lines:

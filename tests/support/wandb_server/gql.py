@@ -132,7 +132,7 @@ def read_attribute(source: Any, info: Any, **_arguments: Any) -> Any:
 @lru_cache(maxsize=1)
 def load_schema() -> GraphQLSchema:
     """Return the executable schema; every field is resolvable or this fails at once."""
-    from . import resolvers  # noqa: PLC0415 - it registers itself here, and imports this module
+    from . import resolvers
 
     texts = [path.read_text() for path in sorted((Path(__file__).parent / "schema").glob("*.graphql"))]
     schema = build_schema("\n".join(texts))
@@ -199,13 +199,19 @@ def answer(body: dict[str, Any], context: Context) -> Answer:
         field_resolver=read_attribute,
         is_awaitable=lambda _value: False,
     )
-    errors = result.errors or []
-    refused = [error.original_error for error in errors if isinstance(error.original_error, HttpError)]
+    if not result.errors:
+        return Answer(200, {"data": result.data})
+    payload = {"errors": [error.formatted for error in result.errors], "data": result.data}
+    return Answer(error_status(result.errors), payload)
+
+
+def error_status(errors: Sequence[GraphQLError]) -> int:
+    """Return the HTTP status for the errors of an execution; raise those that are bugs of the double."""
+    causes = [error.original_error for error in errors]
+    for cause in causes:
+        if cause is not None and not isinstance(cause, GraphQLError):
+            raise cause
+    refused = [cause.status for cause in causes if isinstance(cause, HttpError)]
     if refused:
-        return Answer(refused[0].status, {"errors": [e.formatted for e in errors], "data": result.data})
-    if result.data is None and errors and not any(error.path for error in errors):
-        return Answer(400, {"errors": [error.formatted for error in errors]})
-    payload: dict[str, Any] = {"data": result.data}
-    if errors:
-        payload["errors"] = [error.formatted for error in errors]
-    return Answer(200, payload)
+        return refused[0]
+    return 200 if any(error.path for error in errors) else 400  # 400: unusable variables

@@ -157,6 +157,11 @@ class WandbServer:
         """Return a run as the server has it; raise KeyError where it has none."""
         return self.state.projects[entity, project].runs[run_id]
 
+    def rows(self, entity: str, project: str, run_id: str) -> list[dict[str, Any]]:
+        """Return the history rows that have arrived, none where there is no such run yet."""
+        found = self.state.run(entity, project, run_id)
+        return list(found.rows) if found else []
+
     def add_run(  # noqa: PLR0913 - a run has that much
         self,
         entity: str,

@@ -19,7 +19,7 @@ def notify(_root: Any, info: Any, given: dict[str, Any]) -> dict[str, bool]:
     backend = info.context.backend
     run = state_of(info).run(given["entity_name"], given["project_name"], given["run_name"])
     if run is None:
-        raise HttpError(404, f"run {given['runName']} not found")
+        raise HttpError(404, f"run {given['run_name']} not found")
     if not backend.abilities.accepts_alert(run.name):
         raise HttpError(403, "permission denied")
     wait_ms = given.get("wait_duration")

@@ -115,7 +115,7 @@ def use(_root: Any, info: Any, given: dict[str, Any]) -> dict[str, Artifact]:
     artifact = require_artifact(info, given["artifact_id"])
     run = state_of(info).run(given["entity_name"], given["project_name"], given["run_name"])
     if run is None:
-        raise HttpError(404, f"run {given['runName']} not found")
+        raise HttpError(404, f"run {given['run_name']} not found")
     if run not in artifact.users:
         artifact.users.append(run)
     return {"artifact": artifact}

@@ -28,12 +28,13 @@ def run_state(run: Run, info: Any) -> str:
 
 def matching_runs(project: Project, filters: str | None, info: Any) -> list[Run]:
     """Return the project's runs that pass a filter (JSON), in no promised order."""
+    everything = list(project.runs.values())
     try:
-        wanted = json.loads(filters or "{}") or {}
+        wanted = json.loads(filters or "{}")
         test = mongo.compile_filter(wanted, lambda run: run_state(run, info))
+        return [run for run in everything if test(run)] if wanted else everything
     except ValueError as error:
         raise HttpError(400, f"invalid filters: {error}") from error
-    return [run for run in project.runs.values() if test(run)] if wanted else list(project.runs.values())
 
 
 @resolves("Project.runCount")

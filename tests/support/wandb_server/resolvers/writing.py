@@ -115,7 +115,7 @@ def modify_runs(_root: Any, info: Any, given: dict[str, Any]) -> dict[str, Any]:
 def create_run_files(_root: Any, info: Any, given: dict[str, Any]) -> dict[str, Any]:
     run = state_of(info).run(given["entity_name"], given["project_name"], given["run_name"])
     if run is None:
-        raise HttpError(404, f"run {given['runName']} not found")
+        raise HttpError(404, f"run {given['run_name']} not found")
     files = [state_of(info).new_file(run.files, name) for name in given["files"]]
     return {"runID": run.id, "uploadHeaders": [], "files": files}
 
