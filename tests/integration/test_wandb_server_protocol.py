@@ -12,6 +12,10 @@ import requests
 
 from tests.support.wandb_server import Abilities, WandbServer
 from tests.support.wandb_server.asking import ALERT, NESTED, RUNS, START, VIEWER, ask, names, project_of_three
+from tests.support.wandb_server.gql import load_schema, snake_case
+from tests.support.wandb_server.library import Artifact, Collection, View
+from tests.support.wandb_server.paging import Connection, Edge, PageInfo
+from tests.support.wandb_server.state import Project, Run, StoredFile, User
 
 ROWS = """
 query Rows($specs: [JSONString!]!) {
@@ -254,3 +258,28 @@ def test_telemetry_and_unknown_paths_are_not_found(server):
     for path in ("/sdk/otel/v1/metrics", "/nothing"):
         response = requests.post(f"{server.url}{path}", data=b"x", auth=("api", server.api_key), timeout=10)
         assert response.status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("kind", "record"),
+    [
+        ("Run", Run),
+        ("Project", Project),
+        ("User", User),
+        ("File", StoredFile),
+        ("View", View),
+        ("Artifact", Artifact),
+        ("ArtifactSequence", Collection),
+        ("PageInfo", PageInfo),
+        ("RunConnection", Connection),
+        ("RunEdge", Edge),
+        ("VersionedArtifactEdge", Edge),
+    ],
+)
+def test_every_field_of_the_schema_has_an_answer(kind, record):
+    fields = load_schema().type_map[kind].fields
+    known = set(dir(record)) | set(getattr(record, "__dataclass_fields__", {}))
+    missing = [
+        name for name, field in fields.items() if field.resolve is None and snake_case(name) not in known
+    ]
+    assert missing == []

@@ -132,7 +132,11 @@ class Faults:
         require_known(self.kinds)
 
     def next(self, kind: str, *, times: float = 1, match: Match | None = None) -> None:
-        """Play a fault on the next `times` matching requests, before any random one."""
+        """Play a fault on the next `times` matching requests, before any random one.
+
+        `match` sees every request before anything is executed, so that it is also the place to kill
+        a client between two of its requests (with ``reset``: before, with ``lost-reset``: after one).
+        """
         require_known([kind])
         with self._lock:
             self.scripts.append(Script(kind, times, match or (lambda request: request.is_graphql)))

@@ -129,6 +129,11 @@ def negated(test: Predicate) -> Predicate:
     return lambda run: not test(run)
 
 
+def joined(join: Callable[[list[bool]], bool], parts: list[Predicate]) -> Predicate:
+    """Return the test that several tests make together."""
+    return lambda run: join([part(run) for part in parts])
+
+
 def compile_filter(filters: Any, state_of: StateOf) -> Predicate:
     """Return the test that a filter, parsed from JSON, means.
 
@@ -141,7 +146,7 @@ def compile_filter(filters: Any, state_of: StateOf) -> Predicate:
     for name, wanted in (filters or {}).items():
         if name in GROUPS:
             parts = [compile_filter(part, state_of) for part in wanted]
-            tests.append(lambda run, join=GROUPS[name], parts=parts: join([part(run) for part in parts]))
+            tests.append(joined(GROUPS[name], parts))
         elif name == "$not":
             tests.append(negated(compile_filter(wanted, state_of)))
         else:

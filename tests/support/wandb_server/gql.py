@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from graphql import (
     FieldNode,
@@ -18,7 +18,7 @@ from graphql import (
     OperationDefinitionNode,
     OperationType,
     build_schema,
-    execute,
+    execute_sync,
     parse,
     validate,
 )
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from .backend import Backend
     from .state import Run
 
-Resolver = Any
-RESOLVERS: dict[str, Resolver] = {}
+Resolver = TypeVar("Resolver", bound="Callable[..., Any]")
+RESOLVERS: dict[str, Callable[..., Any]] = {}
 ABSTRACT = {"ArtifactCollection": "ArtifactSequence", "ArtifactCreator": "Run"}
 """What an interface or union always is here."""
 PYTHON_NAMES = {"input": "given", "id": "identifier"}
@@ -131,7 +131,7 @@ def read_attribute(source: Any, info: Any, **_arguments: Any) -> Any:
 
 @lru_cache(maxsize=1)
 def load_schema() -> GraphQLSchema:
-    """Return the executable schema; every field is resolvable or this fails at once."""
+    """Return the executable schema; a field without a resolver is read from the record's attribute."""
     from . import resolvers
 
     texts = [path.read_text() for path in sorted((Path(__file__).parent / "schema").glob("*.graphql"))]
@@ -190,14 +190,13 @@ def answer(body: dict[str, Any], context: Context) -> Answer:
     document = read_document(str(body.get("query") or ""))
     if document.errors or document.node is None:
         return Answer(400, {"errors": [error.formatted for error in document.errors]})
-    result = execute(
+    result = execute_sync(
         load_schema(),
         document.node,
         context_value=context,
         variable_values=body.get("variables") or {},
         operation_name=body.get("operationName") or None,
         field_resolver=read_attribute,
-        is_awaitable=lambda _value: False,
     )
     if not result.errors:
         return Answer(200, {"data": result.data})

@@ -8,6 +8,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from . import gql
 from .filestream import post_stream
@@ -97,7 +98,7 @@ def serve(backend: Backend, call: Call, spoil: str | None = None) -> tuple[Respo
             match = re.fullmatch(pattern, path)
             if match:
                 with backend.lock:
-                    return handler(backend, call, *match.groups()), None
+                    return handler(backend, call, *map(unquote, match.groups())), None
     except ValueError as error:
         return reply(400, {"errors": [{"message": str(error)}]}), None
     return reply(404, {"error": "not found"}), None

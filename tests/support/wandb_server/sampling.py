@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -65,6 +66,15 @@ def window(rows: Iterable[dict[str, Any]], low: int | None, high: int | None) ->
     return [row for row in rows if floor <= row["_step"] <= ceiling]
 
 
+@lru_cache(maxsize=256)
+def read_spec(text: str) -> dict[str, Any]:
+    """Parse a spec, once for each text."""
+    spec = json.loads(text)
+    if not isinstance(spec, dict):
+        raise ValueError("a spec is a JSON object")  # noqa: TRY004 - one error for bad specs
+    return spec
+
+
 def sampled(rows: Sequence[dict[str, Any]], spec: str) -> list[dict[str, Any]]:
     """Answer one spec of `sampledHistory`.
 
@@ -75,7 +85,7 @@ def sampled(rows: Sequence[dict[str, Any]], spec: str) -> list[dict[str, Any]]:
     spec : str
         JSON with ``keys``, ``minStep`` and ``maxStep`` (both inclusive) and ``samples``.
     """
-    asked = json.loads(spec)
+    asked = read_spec(spec)
     keys = asked.get("keys") or []
     found = []
     for row in window(rows, asked.get("minStep"), asked.get("maxStep")):

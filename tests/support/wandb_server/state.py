@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 from dataclasses import dataclass, field
-from datetime import UTC, timedelta
+from datetime import timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def stamp(moment: datetime) -> str:
-    """Return a time as W&B writes it, in whole seconds."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Return a time in UTC as W&B writes it, in whole seconds."""
+    return moment.replace(microsecond=0).isoformat().removesuffix("+00:00") + "Z"
 
 
 def encode_id(text: str) -> str:

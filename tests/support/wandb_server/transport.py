@@ -105,9 +105,13 @@ class Handler(BaseHTTPRequestHandler):
                 self.server.in_flight -= 1
 
     def read_body(self) -> bytes:
-        """Return the body as sent."""
+        """Return the body as sent; a client that dies while it sends has asked nothing."""
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            size = int(self.headers.get("Content-Length") or 0)
+            body = self.rfile.read(size)
+            if len(body) < size:
+                raise ConnectionAbortedError("the client went away within its request")
+            return body
         pieces = []
         while size := int(self.rfile.readline().split(b";")[0], 16):
             pieces.append(self.rfile.read(size))
