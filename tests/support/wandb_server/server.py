@@ -27,6 +27,11 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
+def wrap_config(config: Mapping[str, Any]) -> str:
+    """Return a config as W&B keeps it."""
+    return to_json({key: {"desc": None, "value": value} for key, value in config.items()})
+
+
 class WandbServer:
     """A W&B server on loopback that the real client, unmodified, works with.
 
@@ -183,8 +188,7 @@ class WandbServer:
         Parameters
         ----------
         config : mapping or str
-            As the user wrote it; or, to create many runs fast, the JSON that W&B keeps,
-            ``{"lr": {"value": 0.1}}``.
+            As the user wrote it; or the JSON that W&B keeps, ``{"lr": {"value": 0.1}}``: that is fast.
         rows : iterable of mappings
             History rows; one without ``_step`` gets its position.
         heartbeat_at : datetime
@@ -195,16 +199,10 @@ class WandbServer:
         with self.backend.lock:
             home = self.state.ensure_project(entity, project)
             run = self.state.create_run(home, run_id, user or self.backend.viewer.username)
-            run.display_name = name or run_id
-            if not isinstance(config, str):
-                config = to_json(
-                    {key: {"desc": None, "value": value} for key, value in (config or {}).items()}
-                )
-            run.config_json = config
+            run.display_name, run.status, run.tags = name or run_id, state, tuple(tags)
+            run.config_json = config if isinstance(config, str) else wrap_config(config or {})
             run.write_rows(0, [dict(row) for row in rows])
-            run.status, run.tags = state, tuple(tags)
-            if created_at is not None:
-                run.created_at = created_at.astimezone(UTC).replace(microsecond=0)
+            run.created_at = (created_at or run.created_at).astimezone(UTC).replace(microsecond=0)
             run.heartbeat_at = heartbeat_at or (self.clock() if state == "running" else run.created_at)
             for attribute, value in attributes.items():
                 setattr(run, attribute, value)
