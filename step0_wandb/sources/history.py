@@ -1,0 +1,122 @@
+"""Where in a run's history step 0 is: look by look, each no wider than what comes back without loss.
+
+The first rows are read whole with the page. Where they do not settle step 0, the metrics are looked
+for behind them: first among the next steps, then in the whole rest, which a server may thin out so
+that the first rows are lost. What comes back is then an upper bound, and the steps before it are
+looked at in turn, until a window has no metric or is narrow enough to come back whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from step0_wandb.records import HistoryRow
+from step0_wandb.sources.queries import STEP, Look, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from step0_wandb.records import Json
+    from step0_wandb.sources.queries import RunNode, Seen
+    from step0_wandb.step0 import Step0Finder
+
+FIRST_ROWS = 8
+"""Rows read whole at once. Miles writes 3 to 4 rows before its first optimizer step, verl 1."""
+NEXT_STEPS = 32
+"""Steps behind them in which the same request looks for metrics."""
+SAMPLES = 100
+"""Rows a metric, where the rest of a history is searched."""
+BEFORE, AFTER = 6, 10
+"""Rows read whole around the first metric: rows of the same rollout come before and after it."""
+MOST_LOOKS = 8
+
+
+def first_look(finder: Step0Finder) -> Look:
+    """Return what is read of every run's history."""
+    return Look(
+        whole=Window(0, FIRST_ROWS),
+        sparse=Window(FIRST_ROWS, FIRST_ROWS + NEXT_STEPS),
+        metrics=tuple(sorted(finder.metrics)),
+        samples=NEXT_STEPS,
+    )
+
+
+class Trace:
+    """The search for step 0 in one run.
+
+    Parameters
+    ----------
+    node : RunNode
+        The run with its first look.
+    config : mapping
+        Its config, without secrets.
+
+    Attributes
+    ----------
+    rows : tuple of HistoryRow
+        The rows that step 0 may be made of.
+    decided : bool
+        Whether step 0 is there and no later row can change it.
+    next : Look or None
+        What to look at next; None when the search is over.
+    """
+
+    def __init__(self, node: RunNode, config: Mapping[str, Json], finder: Step0Finder) -> None:
+        self.node = node
+        self.config = config
+        self.rows: tuple[HistoryRow, ...] = ()
+        self.decided = False
+        self.next: Look | None = first_look(finder)
+        self._finder = finder
+        self._seen: dict[float, HistoryRow] = {}
+        self._looks = 0
+        self._searched_to = FIRST_ROWS
+        self.add(node.seen)
+
+    def add(self, seen: Seen) -> None:
+        """Take what the last look showed, and decide on the next."""
+        look = self.next
+        if look is None:
+            raise ValueError("the search is over")
+        for row in seen.rows:
+            self._seen.setdefault(row.values.get(STEP, -1.0 - row.order), row)
+        self._read()
+        self._looks += 1
+        self.next = None if self.decided or self._looks >= MOST_LOOKS else self._after(look, seen)
+
+    def _read(self) -> None:
+        """Go through the rows known so far as through a file: in order, until step 0 is decided."""
+        self.rows, self.decided = (), False
+        for order, step in enumerate(sorted(self._seen)):
+            values = self._seen[step].values
+            if not self._finder.wants(values):
+                continue
+            self.rows = self._finder.prune((*self.rows, HistoryRow(values, order)), self.config)
+            self.decided = self._finder.decided(self.rows, self.config)
+            if self.decided:
+                return
+
+    def _after(self, look: Look, seen: Seen) -> Look | None:
+        steps = [step for step in seen.steps if step >= self._searched_to]
+        if steps:
+            return self._around(look, min(steps))
+        if self._finder.has_metrics(self.rows) or look.sparse.high is None or self._is_all():
+            return None
+        self._searched_to = max(self._searched_to, look.sparse.high)
+        rest = Window(self._searched_to, None)
+        return replace(look, whole=Window(0, 1), sparse=rest, samples=SAMPLES)
+
+    def _around(self, look: Look, step: int) -> Look | None:
+        """Return the look at the rows around the first metric known, and at what lies before it."""
+        whole = Window(max(0, step - BEFORE), step + AFTER)
+        if look.whole == whole:
+            return None
+        complete = look.sparse.high is not None and look.sparse.high - look.sparse.low <= look.samples
+        low = step if complete else self._searched_to
+        return replace(look, whole=whole, sparse=Window(low, max(step, low + 1)))
+
+    def _is_all(self) -> bool:
+        """Return whether the history has no more rows than were read."""
+        count = self.node.line_count
+        return count is not None and count <= len(self._seen)

@@ -1,0 +1,376 @@
+"""The GraphQL documents of the server source, and what their answers say.
+
+The whole first rows come from ``history(minStep, maxStep, samples)``, which is not down-sampled where
+it is asked for as many samples as the window has steps. ``sampledHistory`` returns only the keys asked
+for and drops a row that lacks one of them, so each metric has a spec of its own; it tells at which
+steps a metric was logged beyond the first rows. `maxStep` is exclusive in the one and inclusive in
+the other.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from step0_wandb.records import HistoryRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from step0_wandb.records import Json
+
+STEP = "_step"
+LABEL_TAGS = ("step0-ok", "step0-bad", "step0-skip")
+"""The tags with which people label runs in W&B."""
+ORDER = "+created_at"
+MOST_BESIDES = 500
+"""Runs that a light selection brings at one time."""
+
+_PAGE_INFO = "pageInfo { endCursor hasNextPage }"
+_SHAPES = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
+"""What reading an answer of an unknown shape raises."""
+_ODD = "the server describes it in an unknown way ({})"
+_WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The steps from `low` up to but not including `high`; None has no end."""
+
+    low: int
+    high: int | None
+
+    def spec(self, metric: str, samples: int) -> str:
+        """Return a spec of ``sampledHistory`` for one metric."""
+        asked: dict[str, object] = {"keys": [STEP, metric], "samples": samples, "minStep": self.low}
+        if self.high is not None:
+            asked["maxStep"] = self.high - 1
+        return json.dumps(asked)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What is read of a run's history at one time.
+
+    Attributes
+    ----------
+    whole : Window
+        Steps whose rows are read whole.
+    sparse : Window
+        Steps in which metrics are looked for.
+    metrics : tuple of str
+        Which; empty looks for none.
+    samples : int
+        Most rows a metric; a sparse window of no more steps is read without a loss.
+    """
+
+    whole: Window
+    sparse: Window
+    metrics: tuple[str, ...]
+    samples: int
+
+    def variables(self, suffix: str = "") -> dict[str, object]:
+        """Return the variables of a query; the suffix tells apart the runs of a batch."""
+        high = self.whole.low if self.whole.high is None else self.whole.high
+        return {
+            f"specs{suffix}": [self.sparse.spec(metric, self.samples) for metric in self.metrics],
+            f"low{suffix}": self.whole.low,
+            f"high{suffix}": high,
+            f"rows{suffix}": max(1, high - self.whole.low),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one look at a history showed.
+
+    Attributes
+    ----------
+    rows : tuple of HistoryRow
+        The whole rows, in order of their steps.
+    steps : tuple of int
+        The steps at which the sparse window has a metric, ascending; after down-sampling not all.
+    """
+
+    rows: tuple[HistoryRow, ...] = ()
+    steps: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunNode:
+    """One run as a page gives it.
+
+    Attributes
+    ----------
+    config : mapping
+        As logged, secrets included; scrub it before anything keeps it.
+    line_count : int or None
+        Number of rows in the history, where the server says.
+    """
+
+    name: str
+    display_name: str = ""
+    state: str = ""
+    created_at: datetime | None = None
+    heartbeat_at: datetime | None = None
+    tags: tuple[str, ...] = ()
+    group: str | None = None
+    job_type: str | None = None
+    user: str | None = None
+    config: Mapping[str, Json] = field(default_factory=dict, repr=False)
+    line_count: int | None = None
+    seen: Seen = Seen()
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """A page of `runs`.
+
+    Attributes
+    ----------
+    nodes : tuple of RunNode
+        The runs that are whole.
+    missing : int
+        Runs of the page that are not.
+    end : str or None
+        Where the next page begins; None after the last.
+    """
+
+    nodes: tuple[RunNode, ...]
+    missing: int = 0
+    end: str | None = None
+
+
+class Unreadable(ValueError):  # noqa: N818 - as RequestFailed
+    """A run in an answer is not what the protocol says."""
+
+
+class Fields(Enum):
+    """What is asked of each run of a page."""
+
+    NAME = "name jobType"
+    WHO = "name displayName state createdAt heartbeatAt tags group jobType user { username }"
+    ALL = "all"
+
+
+def page_document(fields: Fields, besides: Sequence[str] = ()) -> str:
+    """Return the query of a page of runs, with how many there are in all, and how many are our own.
+
+    Parameters
+    ----------
+    besides : sequence of str
+        Names of further selections that come along without config and history; each takes its filter
+        from the variable of its name.
+    """
+    variables = "$filters: JSONString, $first: Int, $after: String, $order: String, $own: JSONString"
+    extra = "total: runCount own: runCount(filters: $own) "
+    if fields is Fields.ALL:
+        variables += ", $specs: [JSONString!]!, $low: Int64!, $high: Int64!, $rows: Int!"
+    for name in besides:
+        variables += f", ${name}: JSONString"
+        extra += f"{name}: runs(filters: ${name}, first: {MOST_BESIDES}, order: $order) "
+        extra += f"{_connection(Fields.WHO.value)} "
+    node = _everything() if fields is Fields.ALL else fields.value
+    return (
+        f"query Step0Page($entity: String!, $project: String!, {variables}) {{ "
+        f"project(name: $project, entityName: $entity) {{ {extra}"
+        f"runs(filters: $filters, first: $first, after: $after, order: $order) {_connection(node)} }} }}"
+    )
+
+
+def batch_document(size: int, *, who: bool) -> str:
+    """Return the query of `size` runs by name, ``r0`` to ``r<size - 1>``, each with windows of its own.
+
+    Parameters
+    ----------
+    who : bool
+        Whether identity and config come with the rows.
+    """
+    declared = "".join(
+        f", $name{i}: String!, $specs{i}: [JSONString!]!, $low{i}: Int64!, $high{i}: Int64!, $rows{i}: Int!"
+        for i in range(size)
+    )
+    fields = (
+        f"r{i}: run(name: $name{i}) {{ {_everything(str(i)) if who else f'name {_history(str(i))}'} }}"
+        for i in range(size)
+    )
+    return (
+        f"query Step0Runs($entity: String!, $project: String!{declared}) {{ "
+        f"project(name: $project, entityName: $entity) {{ {' '.join(fields)} }} }}"
+    )
+
+
+def _connection(node: str) -> str:
+    return f"{{ edges {{ node {{ {node} }} }} {_PAGE_INFO} }}"
+
+
+def _everything(suffix: str = "") -> str:
+    return f"{Fields.WHO.value} config historyLineCount {_history(suffix)}"
+
+
+def _history(suffix: str = "") -> str:
+    return (
+        f"history(minStep: $low{suffix}, maxStep: $high{suffix}, samples: $rows{suffix}) "
+        f"sampledHistory(specs: $specs{suffix})"
+    )
+
+
+def read_page(connection: Mapping[str, Any] | None, strict: tuple[str, ...] = ()) -> RunPage:
+    """Return the page of runs in an answer.
+
+    Parameters
+    ----------
+    strict : tuple of str
+        Fields that a run must have, where the answer came with errors and null means "could not be
+        read".
+    """
+    if connection is None:
+        return RunPage((), missing=1)
+    edges = connection.get("edges") or []
+    nodes = tuple(_readable([(edge or {}).get("node") for edge in edges], strict))
+    info = connection.get("pageInfo") or {}
+    return RunPage(nodes, len(edges) - len(nodes), info.get("endCursor") if info.get("hasNextPage") else None)
+
+
+def _readable(nodes: Iterable[Any], strict: tuple[str, ...]) -> Iterator[RunNode]:
+    for node in nodes:
+        try:
+            if is_whole(node, strict):
+                yield read_run(node)
+        except Unreadable:
+            continue  # asked again by name, and named if it stays so
+
+
+def is_whole(node: Any, strict: tuple[str, ...]) -> bool:
+    """Return whether a run of an answer has a name, and is not null where `strict`."""
+    if not isinstance(node, dict) or not isinstance(node.get("name"), str):
+        return False
+    return all(node.get(name) is not None for name in strict)
+
+
+def read_run(node: Mapping[str, Any]) -> RunNode:
+    """Return the run that a node of an answer describes.
+
+    Raises
+    ------
+    Unreadable
+        A value is not of the kind that the protocol says.
+    """
+    try:
+        return RunNode(
+            name=str(node["name"]),
+            display_name=str(node.get("displayName") or ""),
+            state=str(node.get("state") or ""),
+            created_at=moment(node.get("createdAt")),
+            heartbeat_at=moment(node.get("heartbeatAt")),
+            tags=tuple(str(tag) for tag in node.get("tags") or ()),
+            group=node.get("group") or None,
+            job_type=node.get("jobType") or None,
+            user=(node.get("user") or {}).get("username"),
+            config=_config(node.get("config")),
+            line_count=node.get("historyLineCount"),
+            seen=_history_of(node),
+        )
+    except _SHAPES as error:
+        raise Unreadable(_ODD.format(type(error).__name__)) from error
+
+
+def read_history(node: Mapping[str, Any]) -> Seen:
+    """Return the rows and steps in a node; the steps of all metrics together.
+
+    Raises
+    ------
+    Unreadable
+        As `read_run`.
+    """
+    try:
+        return _history_of(node)
+    except _SHAPES as error:
+        raise Unreadable(_ODD.format(type(error).__name__)) from error
+
+
+def _history_of(node: Mapping[str, Any]) -> Seen:
+    rows = [numbers(json.loads(text)) for text in node.get("history") or ()]
+    ordered = sorted(rows, key=lambda row: row.get(STEP, math.inf))
+    steps = {
+        int(sample[STEP])
+        for samples in node.get("sampledHistory") or ()
+        for sample in samples or ()
+        if sample.get(STEP) is not None
+    }
+    return Seen(
+        tuple(HistoryRow(values, order) for order, values in enumerate(ordered)), tuple(sorted(steps))
+    )
+
+
+def _config(text: str | None) -> Mapping[str, Json]:
+    """Return a config without W&B's wrapping, ``{"lr": {"desc": null, "value": 0.1}}``."""
+    wrapped = json.loads(text or "{}") or {}
+    return {
+        key: item["value"] if isinstance(item, dict) and "value" in item else item
+        for key, item in wrapped.items()
+        if key != "wandb_version"
+    }
+
+
+def numbers(row: Mapping[str, Json]) -> dict[str, float]:
+    """Return the numbers of a history row, nested keys joined by dots.
+
+    Real servers send NaN and infinities as text, for which JSON has no numbers.
+
+    Examples
+    --------
+    >>> numbers({"_step": 0, "train": {"ppo_kl": "NaN"}, "note": "warm", "done": True})
+    {'_step': 0.0, 'train.ppo_kl': nan}
+    """
+    found: dict[str, float] = {}
+    for name, value in row.items():
+        _collect(name, value, found)
+    return found
+
+
+def _collect(name: str, value: Json, into: dict[str, float]) -> None:
+    if isinstance(value, dict):
+        if "_type" not in value:  # media
+            for key, inner in value.items():
+                _collect(f"{name}.{key}", inner, into)
+    elif isinstance(value, str):
+        if value in _WORDS:
+            into[name] = float(value)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        into[name] = _float(value)
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # an integer of more than 308 digits
+        return math.copysign(math.inf, value)
+
+
+def moment(text: str | None) -> datetime | None:
+    """Return a time that the server wrote; UTC where it names no zone.
+
+    Examples
+    --------
+    >>> moment("2026-11-30T02:24:57Z") == moment("2026-11-30T02:24:57")
+    True
+    """
+    if not text:
+        return None
+    parsed = datetime.fromisoformat(text)
+    return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
+
+
+def to_json(value: Mapping[str, Json]) -> str:
+    """Return a filter as W&B takes it."""
+    return json.dumps(value)
+
+
+def names_filter(names: Sequence[str]) -> dict[str, Json]:
+    """Return the filter that takes these runs."""
+    return {"name": {"$in": list(names)}}
