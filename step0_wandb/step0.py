@@ -174,19 +174,21 @@ class Step0Finder:
         profile = self.profiles.pick(self.metrics & opening.values.keys(), config) if opening else None
         if profile is None or opening is None:
             return None
-        carrying = [row for row in rows if not profile.metrics.names.isdisjoint(row.values)]
-        steps = [profile.step.of(row.values) for row in carrying]
-        step = min((known for known in steps if known is not None), default=None)
+        steps = [
+            (row, step)
+            for row in rows
+            if not profile.metrics.names.isdisjoint(row.values)
+            and (step := profile.step.of(row.values)) is not None
+        ]
+        first = min((step for _, step in steps), default=None)
         return _Candidate(
             profile,
             profile.first_step(config),
-            step,
+            first,
             opening,
-            rows=tuple(row for row, own in zip(carrying, steps, strict=True) if own == step),
+            rows=_telling(row for row, step in steps if step == first),
             context=_context(profile, rows),
-            later=next(
-                (row for row, own in zip(carrying, steps, strict=True) if own not in (step, None)), None
-            ),
+            later=next((row for row, step in steps if step != first), None),
         )
 
     def _context_of_any(self, rows: Sequence[HistoryRow]) -> list[HistoryRow]:

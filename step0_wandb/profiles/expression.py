@@ -201,13 +201,12 @@ def _foreign(node: ast.expr, text: str) -> UsageError:
 
 
 def _has(pattern: str) -> _Thunk:
-    """Return whether any key matches; most patterns are a prefix, which is much cheaper to try."""
+    """Return whether any key matches; a prefix, the usual pattern, is looked for in all keys at once."""
     prefix = pattern.removesuffix("*")
-    if not any(char in prefix for char in "*?["):
-        if prefix == pattern:
-            return lambda scope: any(name == pattern for name in scope)
-        return lambda scope: any(name.startswith(prefix) for name in scope)
-    return lambda scope: any(fnmatch.fnmatchcase(name, pattern) for name in scope)
+    if any(char in prefix for char in "*?["):
+        return lambda scope: any(fnmatch.fnmatchcase(name, pattern) for name in scope)
+    wanted = f"\n{prefix}" if prefix != pattern else f"\n{prefix}\n"
+    return lambda scope: wanted in "\n".join(("", *scope, ""))
 
 
 def _path(node: ast.expr, text: str) -> str:

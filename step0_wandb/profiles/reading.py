@@ -33,42 +33,45 @@ def load_profile(path: Path) -> Profile:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"The profile {path} is no TOML file: {error}") from error
     except ValidationError as error:
-        raise UsageError(f"The profile {path} is not valid: {_first(error)}", _allowed(error)) from error
+        detail = _gravest(error)
+        raise UsageError(f"The profile {path} is not valid: {_said(detail)}", _allowed(detail)) from error
 
 
-def _first(error: ValidationError) -> str:
-    detail = error.errors()[0]
+def _gravest(error: ValidationError) -> ErrorDetails:
+    """Return the error to tell: an unknown key, which is often a missing one mistyped, else the first."""
+    details = error.errors()
+    return next((detail for detail in details if detail["type"] == "extra_forbidden"), details[0])
+
+
+def _said(detail: ErrorDetails) -> str:
     where = ".".join(str(part) for part in detail["loc"])
     what = "there is no such key" if detail["type"] == "extra_forbidden" else detail["msg"]
     return f"{where}: {what}" if where else what
 
 
-def _allowed(error: ValidationError) -> str:
-    """Return what is allowed where the first error lies."""
-    detail = error.errors()[0]
+def _allowed(detail: ErrorDetails) -> str:
+    """Return what is allowed where an error lies."""
     hint = detail.get("ctx", {}).get("hint")
     if hint:
         return str(hint)
-    table = _table_of(detail)
-    if table is None:
+    if not detail["loc"]:
         return ""
-    names = list(table.model_fields)
-    near = difflib.get_close_matches(str(detail["loc"][-1]), names, n=1) if detail["loc"] else []
+    names = list(_table_of(detail).model_fields)
+    near = difflib.get_close_matches(str(detail["loc"][-1]), names, n=1)
     meant = f"Did you mean {near[0]}? " if near and detail["type"] == "extra_forbidden" else ""
     return f"{meant}Allowed here: {', '.join(names)}."
 
 
-def _table_of(detail: ErrorDetails) -> type[BaseModel] | None:
+def _table_of(detail: ErrorDetails) -> type[BaseModel]:
     """Return the table that the key of an error belongs to."""
-    table: Any = Profile
+    table: type[BaseModel] = Profile
     for part in detail["loc"][:-1]:
-        if isinstance(part, str) and isinstance(table, type) and issubclass(table, BaseModel):
-            field = table.model_fields.get(part)
-            table = _table_in(field.annotation) if field else None
-    return table if isinstance(table, type) and issubclass(table, BaseModel) else None
+        field = table.model_fields.get(part) if isinstance(part, str) else None
+        table = (field and _table_in(field.annotation)) or table
+    return table
 
 
-def _table_in(annotation: Any) -> Any:
+def _table_in(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for part in getattr(annotation, "__args__", ()) if (found := _table_in(part))), None)

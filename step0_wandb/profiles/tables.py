@@ -222,13 +222,24 @@ class Console(Table):
         What stands before the step's number.
     prefix : str
         What W&B's names have in front of the printed ones.
+    signs : tuple of str
+        Texts by which the framework's log is known when it shows no step 0, so that `why` can be said.
     """
 
     kind: Literal["dict", "dashes", "bare-dict", "none"]
-    find: tuple[str, ...] = Field(min_length=1)
+    find: tuple[str, ...] = ()
     word: str = "step"
     prefix: str = ""
+    signs: tuple[str, ...] = ()
     why: str = ""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Console:
+        if self.kind != "none" and not (self.find and all(self.find)):
+            raise PydanticCustomError("console", "a log of this kind needs texts to find, none of them empty")
+        if (self.kind == "none" or self.signs) and not (self.signs and self.why):
+            raise PydanticCustomError("console", "a log that shows no step 0 needs signs, and a why")
+        return self
 
 
 def first_of(values: Mapping[str, float], names: Iterable[str]) -> float | None:
