@@ -1,0 +1,9 @@
+"""Charts for notebooks and print: every function takes ``ax=None`` and returns matplotlib Axes.
+
+Verdicts differ by shape as well as by colour, so that the charts read without colour, too.
+"""
+
+from step0_wandb.plots.gaps import plot_gaps
+from step0_wandb.plots.history import plot_history
+
+__all__ = ["plot_gaps", "plot_history"]

@@ -1,0 +1,149 @@
+"""What the charts need of a frame of runs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from step0_wandb.errors import UsageError
+from step0_wandb.text import clean, shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+STANDINGS = ("healthy", "no-range", "other", "excluded", "suspect", "broken")
+"""How a run can stand, by its label or else its verdict; the gravest last."""
+FLAGGED = ("broken", "suspect")
+NAME_LENGTH = 36
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run; NaN where the frame says nothing.
+
+    Attributes
+    ----------
+    standing : str
+        One of `STANDINGS`.
+    name : str
+        Cleaned and shortened; the run's key where it has no name.
+    day : float
+        When it was created, in matplotlib's days since 1970.
+    low, high : float
+        The range that it was judged by.
+    """
+
+    setup: str
+    gap: float
+    standing: str
+    name: str
+    day: float
+    low: float
+    high: float
+    epoch: float
+
+    @property
+    def flagged(self) -> bool:
+        """Whether the run is broken or suspect."""
+        return self.standing in FLAGGED
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """A range; NaN where there is none."""
+
+    low: float
+    center: float
+    high: float
+
+
+def read_runs(verdicts: pd.DataFrame) -> list[Run]:
+    """Return the runs in time order."""
+    import numpy as np
+    import pandas as pd
+    from matplotlib.dates import date2num
+
+    need(verdicts, "setup", "gap", "verdict")
+    frame = verdicts
+    if "created_at" in frame:
+        moments = pd.to_datetime(frame["created_at"], utc=True)
+        days = date2num(moments)  # type: ignore[no-untyped-call] # matplotlib.dates has no types
+        frame = frame.assign(day=days).sort_values("day", kind="stable")
+    blank = np.full(len(frame), np.nan)
+    figures = [
+        frame[name].to_numpy(dtype=float, na_value=np.nan).tolist() if name in frame else blank.tolist()
+        for name in ("gap", "day", "low", "high", "epoch")
+    ]
+    texts = [
+        frame[name].tolist() if name in frame else [None] * len(frame)
+        for name in ("setup", "verdict", "label", "name", "run")
+    ]
+    return [
+        Run(
+            setup=setup if isinstance(setup, str) else "",
+            gap=gap,
+            standing=_standing(verdict, label),
+            name=_name(name, run),
+            day=day,
+            low=low,
+            high=high,
+            epoch=epoch,
+        )
+        for gap, day, low, high, epoch, setup, verdict, label, name, run in zip(*figures, *texts, strict=True)
+    ]
+
+
+def _standing(verdict: object, label: object) -> str:
+    """Return the key of a run's look: a person's label beats the verdict."""
+    word = "excluded" if label == "exclude" else label if isinstance(label, str) and label else verdict
+    return word if isinstance(word, str) and word in STANDINGS else "other"
+
+
+def _name(*texts: object) -> str:
+    names = (plain(text, NAME_LENGTH).strip() for text in texts if isinstance(text, str))
+    return next((name for name in names if name), "")
+
+
+def plain(text: str, limit: int) -> str:
+    """Return an untrusted text as matplotlib may draw it."""
+    # Between two dollar signs matplotlib reads a formula.
+    return shorten(clean(text), limit).replace("$", r"\$")
+
+
+def read_limits(ranges: pd.DataFrame) -> dict[str, Limits]:
+    """Return the range of every setup."""
+    need(ranges, "low", "center", "high")
+    columns = [ranges[name].astype(float).tolist() for name in ("low", "center", "high")]
+    return {
+        str(setup): Limits(low, center, high)
+        for setup, low, center, high in zip(ranges.index, *columns, strict=True)
+    }
+
+
+def need(frame: pd.DataFrame, *columns: str) -> None:
+    """Raise UsageError for columns that a frame lacks."""
+    missing = [column for column in columns if column not in frame.columns]
+    if missing:
+        raise UsageError(
+            f"the frame has no column {', '.join(missing)}",
+            "Give what step0_wandb.judge and step0_wandb.fit_ranges return.",
+        )
+
+
+def chosen_setup(runs: Sequence[Run], setup: str | None) -> str:
+    """Return the setup to draw: the one that is named, else the one with most runs."""
+    known = sorted({run.setup for run in runs} - {""})
+    if setup is None and known:
+        amounts = [sum(run.setup == name for run in runs) for name in known]
+        return known[amounts.index(max(amounts))]
+    if setup is None or setup not in known:
+        raise UsageError(f"no run belongs to the setup {setup!r}", f"There are: {'; '.join(known) or 'none'}")
+    return setup
+
+
+def gravity(run: Run) -> tuple[int, float, str]:
+    """Sort key: broken runs first, then the largest gaps."""
+    return FLAGGED.index(run.standing), -run.gap if math.isfinite(run.gap) else -math.inf, run.name
