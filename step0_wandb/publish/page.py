@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from step0_wandb.publish.chart import Chart, Standing
-    from step0_wandb.records import JudgedRun, OutcomeName, SetupRange
+    from step0_wandb.records import CheckResult, JudgedRun, OutcomeName, SetupRange
 
 CARDS_OPEN = 12
 CHARTS_OPEN = 12
@@ -318,14 +318,20 @@ def _blind(runs: Sequence[JudgedRun]) -> tuple[Blind, ...]:
 
 def _blind_spots(run: JudgedRun) -> dict[tuple[str, str], None]:
     """Return what was not checked in one run and why, each once, in order."""
-    unsure = ("vacuous", "skipped")
     spots = {
-        (result.check, result.message or "does not apply"): None
+        (result.check, _why(result, run.reasons)): None
         for result in run.checks
-        if result.outcome in unsure
+        if result.outcome in ("vacuous", "skipped")
     }
     told = {why for _, why in spots}
     if run.verdict in UNEXPLAINED:
         reasons = run.reasons or (UNEXPLAINED[run.verdict],)
         spots |= {(run.verdict, why): None for why in reasons if why not in told}
     return spots
+
+
+def _why(result: CheckResult, reasons: Sequence[str]) -> str:
+    """Return why a check says nothing, in the same words for every run that it is true of."""
+    why = result.message.removeprefix(f"{result.check} {number(result.value)}: ") or "does not apply"
+    # A reason may go on where the check stops: with the switch that would change it.
+    return next((reason for reason in reasons if reason.startswith(why)), why)

@@ -195,6 +195,34 @@ def test_a_run_that_could_not_be_judged_is_told_even_without_a_reason():
     ]
 
 
+def test_what_is_not_checked_for_the_same_reason_is_told_once():
+    new = [
+        judged(
+            n,
+            setup=f"miles · M{n}",
+            gap=0.01 * n,
+            verdict="no-range",
+            checks=(
+                CheckResult("gap", "skipped", 0.01 * n, None, f"gap 0.0{n}00: no other healthy run yet"),
+            ),
+        )
+        for n in range(1, 6)
+    ]
+    silent = judged(
+        9,
+        profile="verl",
+        gap=None,
+        verdict="unchecked",
+        reasons=(SWITCH,),
+        checks=(CheckResult("gap", "skipped", None, None, SWITCH.split(":", maxsplit=1)[0]),),
+    )
+    blind = section(page([*new, silent]), "What is checked, and what is not").all("table")[1]
+    assert [[cell.words for cell in row.children] for row in blind.all("tr")[1:]] == [
+        ["gap", "5 of 5 miles runs", "no other healthy run yet"],
+        ["gap", "1 of 1 verl run", SWITCH],
+    ]
+
+
 def test_every_setup_has_a_chart_whose_points_lead_to_their_runs():
     alone = judged(30, setup="miles · Qwen3-1.7B", gap=0.0109, verdict="no-range", range=None)
     local = judged(31, url=None, verdict="broken", gap=0.05)
