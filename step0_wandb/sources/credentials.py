@@ -117,8 +117,9 @@ def find_server(places: Places, base_url: str | None = None) -> Server:
     url, origin = _base_url(places, base_url)
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username:
+        shown = "" if "@" in url else f" {url!r}"  # a password may stand before the @
         raise UsageError(
-            f"The W&B server address from {origin} is no plain http or https URL",
+            f"The W&B server address{shown} from {origin} is no plain http or https URL",
             "It looks like https://wandb.example.com.",
         )
     url = url.rstrip("/")
@@ -202,7 +203,7 @@ def _fault_of_netrc(path: Path) -> str:
     try:
         netrc.netrc(str(path))
     except netrc.NetrcParseError as error:
-        return f"line {error.lineno} is not understood"
+        return f"it is not understood near line {error.lineno}"
     except UnicodeDecodeError:
         return "it is no UTF-8 text"
     except OSError as error:
@@ -291,6 +292,6 @@ def _constants(path: Path) -> dict[str, Any]:
 
 def _default_by_import() -> str:
     """Return the default of clients that keep it elsewhere; slow."""
-    import wandb  # noqa: PLC0415 - see _Sdk
+    import wandb
 
     return str(wandb.Settings.model_fields["base_url"].default)

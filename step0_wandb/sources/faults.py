@@ -62,7 +62,8 @@ FORBIDDEN = Fault(
 )
 NOT_FOUND = Fault("has no GraphQL here (HTTP 404)", hint="Check WANDB_BASE_URL.")
 NO_PROJECT = Fault(
-    "has no such project, or does not show it to this key", hint="Check entity/project, or log in as who may."
+    "has no such project, or does not show it to this key",
+    hint="Check the spelling, or use a key that may read it. If a path was meant: it does not exist.",
 )
 REDIRECT = Fault("redirects elsewhere, where the key is not sent", hint="Check WANDB_BASE_URL.")
 CERTIFICATE = Fault(
@@ -72,7 +73,7 @@ REFUSED = Fault("refuses the request", hint="Check WANDB_BASE_URL.")
 
 TIMEOUT = Fault("says that the request took too long (HTTP 408)", retried=True, smaller=True, kept=_ALL)
 RATE_LIMIT = Fault("asks to wait (HTTP 429)", retried=True, kept=_ALL, hint="Sync less often, or later.")
-SERVER_ERROR = Fault("is in trouble (HTTP 5xx)", retried=True, smaller=True, kept=_ALL)
+SERVER_ERROR = Fault("is in trouble", retried=True, smaller=True, kept=_ALL)
 NO_CONNECTION = Fault(
     "cannot be reached, or cut the connection",
     retried=True,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from tenacity import Retrying, retry_if_exception
 
@@ -16,6 +17,9 @@ from step0_wandb.sources.faults import (
     BAD_REQUEST,
     NO_JSON,
     QUERY_ERROR,
+    REDIRECT,
+    REFUSED,
+    SERVER_ERROR,
     RequestFailed,
     fault_of_status,
 )
@@ -29,7 +33,8 @@ if TYPE_CHECKING:
 
     from step0_wandb.errors import Step0Error
     from step0_wandb.sources.credentials import Account
-    from step0_wandb.sources.http import Transport
+    from step0_wandb.sources.faults import Fault
+    from step0_wandb.sources.http import Reply, Transport
     from step0_wandb.sources.pace import Pace
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
@@ -176,9 +181,16 @@ class GraphQLClient:
         if wait_s is not None and reply.headers.get("ratelimit-remaining", "1").strip() == "0":
             self._pace.hold(min(wait_s, self._limits.patience_s))
         if fault := fault_of_status(reply.status):
-            detail = self._first_message(reply.body) if fault is BAD_REQUEST else f"HTTP {reply.status}"
-            raise RequestFailed(fault, detail, wait_s=wait_s)
+            raise RequestFailed(fault, self._detail(fault, reply), wait_s=wait_s)
         return self._data(reply.body)
+
+    def _detail(self, fault: Fault, reply: Reply) -> str:
+        """Return what the table's row leaves open."""
+        if fault is BAD_REQUEST:
+            return self._first_message(reply.body)
+        if fault is REDIRECT:
+            return self._safe(urlsplit(reply.headers.get("location", "")).netloc)
+        return f"HTTP {reply.status}" if fault in (SERVER_ERROR, REFUSED) else ""
 
     def _data(self, body: bytes) -> Mapping[str, Any]:
         try:

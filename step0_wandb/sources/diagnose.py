@@ -1,0 +1,150 @@
+"""What a W&B server would do for us: the key, the server, the projects, and each ability tried once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from step0_wandb.errors import Step0Error
+from step0_wandb.sources.batches import OWN, Ask, ProjectClient
+from step0_wandb.sources.credentials import find_account, find_server
+from step0_wandb.sources.faults import UNAUTHORIZED, RequestFailed
+from step0_wandb.sources.graphql import Asking
+from step0_wandb.sources.history import first_look
+from step0_wandb.sources.progress import Progress
+from step0_wandb.sources.queries import ORDER, Fields, page_document, read_page, to_json
+from step0_wandb.text import clean, count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from step0_wandb.sources.address import RemoteAddress
+    from step0_wandb.sources.credentials import Account, Places
+    from step0_wandb.sources.graphql import GraphQLClient
+    from step0_wandb.step0 import Step0Finder
+
+_ONCE = Asking(attempts=2)
+_VIEWER = "query Step0Viewer { viewer { username entity teams { edges { node { name } } } } }"
+_PROJECTS = (
+    "query Step0Projects($entity: String!) { models(entityName: $entity, first: 100) "
+    "{ edges { node { name } } pageInfo { hasNextPage } } }"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that `doctor` looked at.
+
+    Attributes
+    ----------
+    name : str
+        What was looked at.
+    outcome : {"ok", "warn", "fail"}
+        ``warn``: it works, but not in the best way.
+    what : str
+        What was found, for people; never a secret.
+    """
+
+    name: str
+    outcome: Literal["ok", "warn", "fail"]
+    what: str
+
+
+def diagnose(
+    places: Places,
+    addresses: Iterable[RemoteAddress],
+    finder: Step0Finder,
+    *,
+    connect: Callable[[Account], GraphQLClient],
+) -> list[Finding]:
+    """Return what works with the W&B server that would be used, and what does not.
+
+    Parameters
+    ----------
+    addresses : iterable of RemoteAddress
+        The projects and runs that the settings name.
+    connect : callable
+        Makes a client for an account, of little patience.
+    """
+    findings = []
+    try:
+        server = find_server(places)
+        findings.append(Finding("server", "ok", f"{server.base_url} (from {server.origin})"))
+        account = find_account(places)
+    except Step0Error as error:
+        return [*findings, _failed("key" if findings else "server", error)]
+    findings.append(Finding("key", "ok", f"found in {account.key_origin}"))
+    client = connect(account)
+    try:
+        viewer = _viewer(client)
+        findings.append(Finding("login", "ok", f"the server answers; the key is {viewer['username']}'s"))
+        findings += [_projects(client, entity) for entity in _entities(viewer)]
+    except Step0Error as error:
+        return [*findings, _failed("login", error)]
+    for address in addresses:
+        findings += _abilities(client, address, finder)
+    return findings
+
+
+def _failed(name: str, error: Step0Error) -> Finding:
+    return Finding(name, "fail", " ".join(part for part in (f"{error.message}.", error.hint) if part))
+
+
+def _ask(client: GraphQLClient, document: str, variables: Mapping[str, Any]) -> Mapping[str, Any]:
+    try:
+        return client.ask(document, variables, _ONCE)
+    except RequestFailed as failure:
+        raise client.error(failure) from None
+
+
+def _viewer(client: GraphQLClient) -> Mapping[str, Any]:
+    viewer = _ask(client, _VIEWER, {}).get("viewer")
+    if not isinstance(viewer, dict):
+        raise client.error(RequestFailed(UNAUTHORIZED, "nobody is logged in"))
+    return viewer
+
+
+def _entities(viewer: Mapping[str, Any]) -> list[str]:
+    edges = (viewer.get("teams") or {}).get("edges") or ()
+    names = [viewer.get("entity"), *(((edge or {}).get("node") or {}).get("name") for edge in edges)]
+    return list(dict.fromkeys(str(name) for name in names if name))
+
+
+def _projects(client: GraphQLClient, entity: str) -> Finding:
+    found = _ask(client, _PROJECTS, {"entity": entity}).get("models") or {}
+    names = [str(((edge or {}).get("node") or {}).get("name")) for edge in found.get("edges") or ()]
+    more = " and more" if (found.get("pageInfo") or {}).get("hasNextPage") else ""
+    return Finding(f"projects of {clean(entity)}", "ok", clean(", ".join(names) or "none") + more)
+
+
+def _abilities(client: GraphQLClient, address: RemoteAddress, finder: Step0Finder) -> list[Finding]:
+    """Return what of a project can be read, and how."""
+    project, where, look = ProjectClient(client, address), str(address), first_look(finder)
+    variables = {"filters": "{}", "first": 1, "after": None, "order": ORDER, "own": to_json(OWN)}
+    labelled = {"labelled": to_json(Progress().labelled_filter())}
+    findings = []
+    try:
+        answer = project.ask(page_document(Fields.NAME, ("labelled",)), variables | labelled, _ONCE)
+        findings.append(Finding(where, "ok", f"readable, {count(answer.get('total') or 0, 'run')}"))
+        findings.append(_nested(project, where, variables | look.variables()))
+        first = [node.name for node in read_page(answer.get("runs")).nodes]
+        names = [address.run_id] if address.run_id else first
+        batch = project.batches([Ask(name, look) for name in names], who=True, how=_ONCE)
+    except RequestFailed as failure:
+        return [*findings, _failed(where, client.error(failure))]
+    except Step0Error as error:
+        return [*findings, _failed(where, error)]
+    findings += [Finding(where, "fail", f"there is no run {name}") for name in batch.gone]
+    findings += [
+        Finding(where, "fail", f"the run {run.name} cannot be read: {run.why}") for run in batch.lost
+    ]
+    return findings
+
+
+def _nested(project: ProjectClient, where: str, variables: Mapping[str, object]) -> Finding:
+    name = f"{where}: nested query"
+    try:
+        project.ask(page_document(Fields.ALL), variables, _ONCE)
+    except RequestFailed as failure:
+        return Finding(name, "warn", f"the server {failure}: runs are read by name, with more requests")
+    return Finding(name, "ok", "histories come with each page of runs")
