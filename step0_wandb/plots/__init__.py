@@ -3,7 +3,8 @@
 Verdicts differ by shape as well as by colour, so that the charts read without colour, too.
 """
 
+from step0_wandb.plots.fit import plot_fit
 from step0_wandb.plots.gaps import plot_gaps
 from step0_wandb.plots.history import plot_history
 
-__all__ = ["plot_gaps", "plot_history"]
+__all__ = ["plot_fit", "plot_gaps", "plot_history"]

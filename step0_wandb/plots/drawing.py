@@ -49,13 +49,13 @@ LOOKS: Mapping[str, Look] = {
 """By standing, in the order of the legend and of drawing."""
 
 
-def axes(ax: Axes | None, *, height_in: float) -> Axes:
+def axes(ax: Axes | None, *, height_in: float, width_in: float = WIDTH_IN) -> Axes:
     """Return `ax`, or the axes of a new figure."""
     if ax is not None:
         return ax
     import matplotlib.pyplot as plt
 
-    return plt.subplots(figsize=(WIDTH_IN, height_in), layout="constrained")[1]
+    return plt.subplots(figsize=(width_in, height_in), layout="constrained")[1]
 
 
 def log_axis(ax: Axes, which: Literal["x", "y"], values: Iterable[float]) -> None:
@@ -105,6 +105,14 @@ def gap_label(runs: pd.DataFrame) -> str:
     return f"gap at step 0\n{plain(metrics[0], 60)}" if len(metrics) == 1 else "gap at step 0"
 
 
+def frame(ax: Axes, grid: Literal["x", "y", "both"]) -> None:
+    """Leave of the frame what helps reading."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.tick_params(length=0)
+    ax.grid(visible=True, axis=grid, color=GRID, lw=0.7)
+    ax.set_axisbelow(True)
+
+
 def finish(ax: Axes, which: Literal["x", "y"], runs: Sequence[Run]) -> None:
     """Label the ends of the gap's axis where anything stands there, and add the legend."""
     finite = [math.isfinite(run.gap) for run in runs]
@@ -118,10 +126,7 @@ def finish(ax: Axes, which: Literal["x", "y"], runs: Sequence[Run]) -> None:
             ax.text(
                 1.01, end, text, transform=ax.transAxes, ha="left", va="center", size=SMALL_PT, color=SOFT
             )
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.tick_params(length=0)
-    ax.grid(visible=True, axis=which, color=GRID, lw=0.7)
-    ax.set_axisbelow(True)
+    frame(ax, which)
     if runs:
         ax.legend(
             loc="lower right",

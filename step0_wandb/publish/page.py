@@ -35,7 +35,7 @@ OUTCOMES: tuple[OutcomeName, ...] = ("pass", "fail", "warn", "vacuous", "skipped
 BASIS = {
     "own": "",
     "pooled": "its width leans on the other setups",
-    "split": "two runs a factor apart, the lower one taken for healthy",
+    "split": "runs a factor apart, the lower one taken for healthy",
     "ceiling": "what the framework itself allows",
     "exact": "true on-policy",
     "none": "no range yet",

@@ -1,6 +1,8 @@
 import io
 import math
+import random
 from datetime import UTC, datetime, timedelta
+from statistics import NormalDist
 
 import matplotlib as mpl
 import pandas as pd
@@ -10,7 +12,7 @@ from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 
 from step0_wandb.errors import UsageError
-from step0_wandb.plots import plot_gaps, plot_history
+from step0_wandb.plots import plot_fit, plot_gaps, plot_history
 from step0_wandb.plots.drawing import LOOKS
 
 START = datetime(2026, 10, 1, tzinfo=UTC)
@@ -254,3 +256,83 @@ def test_history_refuses_a_setup_that_no_run_has(ax):
         plot_history(VERDICTS, setup="elsewhere", ax=ax)
     with pytest.raises(UsageError, match="created_at"):
         plot_history(VERDICTS.drop(columns="created_at"), ax=ax)
+
+
+def fleet(setups=40, runs=12, log_sd=0.02):
+    """Return healthy runs of many setups: ln(gap) normal about each setup's centre."""
+    chance = random.Random(11)  # noqa: S311 - any fixed numbers will do
+    rows = [
+        (f"miles · M{setup}", 0.01 * math.exp(setup / setups + log_sd * chance.gauss()))
+        for setup in range(setups)
+        for _ in range(runs)
+    ]
+    return pd.DataFrame(rows, columns=["setup", "gap"])
+
+
+def points(ax):
+    (drawn,) = [drawn for drawn in ax.collections if not isinstance(drawn, PolyCollection)]
+    return drawn.get_offsets().tolist()
+
+
+def outside_band(ax):
+    """Count the points that lie outside the shaded band."""
+    (band,) = [drawn for drawn in ax.collections if isinstance(drawn, PolyCollection)]
+    ends = {}
+    for x, y in band.get_paths()[0].vertices.tolist():
+        ends.setdefault(x, []).append(y)
+    return sum(not min(ends[x]) <= y <= max(ends[x]) for x, y in points(ax))
+
+
+def test_runs_that_follow_the_fitted_distribution_lie_on_the_diagonal(ax):
+    plot_fit(fleet(), ax=ax)
+    assert ax.get_title(loc="left") == "480 healthy runs of 40 setups"
+    assert outside_band(ax) <= 5
+    assert all(abs(x - y) < 0.6 for x, y in points(ax))
+
+
+def test_a_range_that_is_too_narrow_shows_as_points_beyond_the_band(ax):
+    runs = fleet()
+    centre = runs.groupby("setup")["gap"].median()
+    narrow = pd.DataFrame(
+        {"n": 12, "center": centre, "low": centre, "high": centre, "sigma": 0.01, "df": 100.0}
+    )
+    plot_fit(runs, narrow, ax=ax)
+    assert outside_band(ax) > 100
+
+
+def test_the_scores_are_the_standardised_residuals_where_the_distribution_is_normal(ax):
+    gaps = [0.0149, 0.0150, 0.0152, 0.0153, 0.0155]
+    runs = pd.DataFrame({"setup": SMALL, "gap": gaps})
+    known = pd.DataFrame(
+        {"n": [10**9], "center": [0.0150], "low": [0.014], "high": [0.016], "sigma": [0.02], "df": [1e9]},
+        index=[SMALL],
+    )
+    plot_fit(runs, known, ax=ax)
+    assert [y for _, y in points(ax)] == pytest.approx(
+        [math.log(gap / 0.0150) / 0.02 for gap in gaps], abs=1e-6
+    )
+    # R: qbeta(0.5, 1:5, 5:1)
+    medians = [NormalDist().inv_cdf(median) for median in (0.129449, 0.313810, 0.5, 0.686190, 0.870551)]
+    assert [x for x, _ in points(ax)] == pytest.approx(medians, abs=1e-5)
+
+
+def test_one_setup_can_be_looked_at_alone(ax):
+    plot_fit(fleet(), setup="miles · M3", ax=ax)
+    assert ax.get_title(loc="left") == "12 healthy runs of miles · M3"
+    assert len(points(ax)) == 12
+
+
+def test_broken_runs_are_no_part_of_the_fit(ax):
+    runs = fleet(setups=5)
+    broken = pd.DataFrame({"setup": "miles · M0", "gap": [0.05, 0.06]})
+    plot_fit(pd.concat([runs, broken], ignore_index=True), ax=ax)
+    assert ax.get_title(loc="left") == "60 healthy runs of 5 setups"
+
+
+def test_too_few_runs_for_a_fit_are_told(ax):
+    with pytest.raises(UsageError, match="only 2 healthy runs can be compared"):
+        plot_fit(pd.DataFrame({"setup": SMALL, "gap": [0.015, 0.0152]}), ax=ax)
+    with pytest.raises(UsageError, match="no run belongs to the setup 'elsewhere'"):
+        plot_fit(fleet(), setup="elsewhere", ax=ax)
+    with pytest.raises(UsageError, match="no column gap"):
+        plot_fit(fleet().drop(columns="gap"), ax=ax)
