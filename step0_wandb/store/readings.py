@@ -1,0 +1,330 @@
+"""Readings into the store: new runs, later readings of known ones, and one run seen from two sides.
+
+Who a run is and what it logged are decided apart. The server's word on who it is stays. Of what it
+logged the first step 0 stays: a later reading with other values is told, and not believed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy.dialects.sqlite import insert as upsert
+
+from step0_wandb.store import notes
+from step0_wandb.store.rows import (
+    METRICS,
+    capture_columns,
+    facts_columns,
+    identity_columns,
+    record_of,
+    rows_of,
+    step0_of,
+)
+from step0_wandb.store.schema import clean, labels, marks, run_sources, runs, sources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from sqlalchemy import Row
+
+    from step0_wandb.records import FileMark, HistoryRow, Json, Reading, RunFacts, RunRecord, Step0
+    from step0_wandb.store.database import Database
+    from step0_wandb.store.rows import Columns, Origin
+
+BATCH = 500
+"""Runs that are looked up and written together."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Incoming:
+    """A reading about to be stored."""
+
+    reading: Reading
+    facts: RunFacts
+
+    @property
+    def record(self) -> RunRecord:
+        return self.reading.record
+
+    @property
+    def key(self) -> str:
+        return clean(self.record.key)
+
+    @property
+    def run_id(self) -> str:
+        return clean(self.record.run_id)
+
+    @property
+    def found(self) -> bool:
+        return self.facts.step0.status == "found"
+
+    @property
+    def origin(self) -> Origin:
+        return "disk" if self.reading.marks else "server"
+
+    def may_replace(self, row: Row[Any]) -> bool:
+        """Whether this reading's word counts as much as that of the stored run."""
+        return self.origin in ("server", row.origin)
+
+    def is_twin_of(self, row: Row[Any]) -> bool:
+        """Whether a stored run under another key is this one, read on the other side."""
+        return (
+            row.run != self.key
+            and row.project == clean(self.record.project)
+            and row.origin != self.origin
+            and self.has_values_of(row)
+        )
+
+    def has_values_of(self, row: Row[Any]) -> bool:
+        """Whether both have found the same step 0, bit by bit."""
+        return self.found and row.step0 == "found" and _values(step0_of(row)) == _values(self.facts.step0)
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What is to be written for some readings, by run key.
+
+    Attributes
+    ----------
+    absorbed : dict of str to str
+        Runs that turned out to be another one.
+    keys : list of str
+        The run that each reading belongs to.
+    new : list of str
+        The runs that were not known in any form.
+    """
+
+    inserts: list[Columns] = field(default_factory=list)
+    updates: dict[tuple[str, ...], list[Columns]] = field(default_factory=dict)
+    absorbed: dict[str, str] = field(default_factory=dict)
+    marks: list[tuple[str, FileMark]] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    new: list[str] = field(default_factory=list)
+
+    def update(self, key: str, columns: Columns) -> None:
+        """Change some columns of a run; runs that change the same columns are written together."""
+        if columns:
+            self.updates.setdefault(tuple(columns), []).append({"key": key, **columns})
+
+
+def save(
+    database: Database, source: str, items: Iterable[tuple[Reading, RunFacts]], *, now: datetime
+) -> tuple[str, ...]:
+    """Store readings; return the keys of the runs that were not known before."""
+    source_id = source_number(database, source)
+    new: list[str] = []
+    for some in _batches(_Incoming(reading, facts) for reading, facts in items):
+        batch = _decide(database, some)
+        _write(database, batch, source_id)
+        new += batch.new
+    database.connection.execute(update(sources).where(sources.c.id == source_id).values(read_at=now))
+    return tuple(new)
+
+
+def save_marks(database: Database, source: str, found: Iterable[FileMark]) -> None:
+    """Store how far files were read that changed no run."""
+    some = [(clean(mark.run), mark) for mark in found]
+    numbers = _numbers(database, {key for key, _ in some})
+    _write_marks(database, some, numbers, source_number(database, source))
+
+
+def source_number(database: Database, source: str) -> int:
+    """Return the row of a source; may add it."""
+    number = select(sources.c.id).where(sources.c.source == source)
+    found = database.connection.execute(number).scalar()
+    if found is None:
+        database.connection.execute(insert(sources).values(source=source))
+        found = database.connection.execute(number).scalar_one()
+    return int(found)
+
+
+def _batches(items: Iterable[_Incoming]) -> Iterator[list[_Incoming]]:
+    """Yield readings in groups that hold no run id twice, so that one never hides another."""
+    batch: dict[str, _Incoming] = {}
+    for item in items:
+        if item.run_id in batch or len(batch) == BATCH:
+            yield list(batch.values())
+            batch = {}
+        batch[item.run_id] = item
+    yield list(batch.values())
+
+
+def _decide(database: Database, items: Sequence[_Incoming]) -> _Batch:
+    stored: dict[str, list[Row[Any]]] = {}
+    same_id = select(runs).where(runs.c.run_id.in_([item.run_id for item in items]))
+    for row in database.connection.execute(same_id.order_by(runs.c.run)):
+        stored.setdefault(row.run_id, []).append(row)
+    batch = _Batch()
+    for item in items:
+        _decide_one(database, batch, item, stored.get(item.run_id, []))
+    return batch
+
+
+def _decide_one(database: Database, batch: _Batch, item: _Incoming, rows: Sequence[Row[Any]]) -> None:
+    own = next((row for row in rows if row.run == item.key), None)
+    twin = next((row for row in rows if item.is_twin_of(row)), None)
+    key = item.key
+    if twin is not None and item.origin == "disk":
+        key = twin.run
+        if own is not None:
+            batch.absorbed[own.run] = key
+    else:
+        if twin is not None:
+            batch.absorbed[twin.run] = key
+        if own is not None:
+            batch.update(key, _changes(database, own, item))
+        else:
+            batch.inserts.append(_insert(database, item))
+            batch.new += [] if twin is not None else [key]
+    batch.keys.append(key)
+    batch.marks += [(key, mark) for mark in item.reading.marks]
+
+
+def _insert(database: Database, item: _Incoming) -> Columns:
+    record = item.record
+    return {
+        "run": item.key,
+        "entity": record.entity,
+        "project": record.project,
+        "run_id": record.run_id,
+        **_identity(item),
+        **_capture(database, item),
+    }
+
+
+def _identity(item: _Incoming) -> Columns:
+    return {"origin": item.origin, "deleted_at": None, **identity_columns(item.record)}
+
+
+def _capture(database: Database, item: _Incoming) -> Columns:
+    return {
+        **capture_columns(item.record, database.templates),
+        **facts_columns(item.facts, item.record.rows, database.plans),
+    }
+
+
+def _changes(database: Database, row: Row[Any], item: _Incoming) -> Columns:
+    """Return the columns of a stored run that a later reading changes."""
+    columns = _identity(item) if item.may_replace(row) else {}
+    if row.step0 != "found":
+        takes = item.found or item.may_replace(row)
+    elif not item.found:
+        takes = False
+    elif item.has_values_of(row) or _same_rows(item.record.rows, rows_of(row, database.templates)):
+        takes = item.may_replace(row)
+    else:
+        takes = False
+        columns["conflict"] = _conflict(step0_of(row), item.facts.step0)
+    if takes:
+        columns |= facts_columns(item.facts, item.record.rows, database.plans)
+        columns |= _new_capture(database, row, item)
+    return {name: value for name, value in columns.items() if value != getattr(row, name)}
+
+
+def _conflict(kept: Step0, later: Step0) -> str:
+    differ = [
+        f"{name} {getattr(later, name)!r} instead of {getattr(kept, name)!r}"
+        for name in METRICS
+        if repr(getattr(later, name)) != repr(getattr(kept, name))
+    ]
+    return f"a later reading says {', '.join(differ)}; the first one is kept"
+
+
+def _values(step0: Step0) -> tuple[str, ...]:
+    """Return what tells one step 0 from another; a zero has no sign in the store."""
+    values = [getattr(step0, name) for name in METRICS]
+    return (*(repr(None if value is None else value + 0.0) for value in values), str(step0.gap_metric))
+
+
+def _new_capture(database: Database, row: Row[Any], item: _Incoming) -> Columns:
+    """Return config and rows to store; nothing where they are as stored, however these are packed."""
+    stored = record_of(row, database.templates)
+    same = _text(stored.config) == _text(item.record.config)
+    if same and _same_rows(stored.rows, item.record.rows):
+        return {}
+    return capture_columns(item.record, database.templates)
+
+
+def _same_rows(rows: Sequence[HistoryRow], others: Sequence[HistoryRow]) -> bool:
+    """Return whether all numbers are equal, NaN to itself too."""
+    return [_text(row.values) for row in rows] == [_text(row.values) for row in others]
+
+
+def _text(document: Mapping[str, Json]) -> str:
+    return json.dumps(document, sort_keys=True)
+
+
+def _write(database: Database, batch: _Batch, source_id: int) -> None:
+    connection = database.connection
+    if batch.inserts:
+        connection.execute(insert(runs), batch.inserts)
+    for some in batch.updates.values():
+        connection.execute(update(runs).where(runs.c.run == bindparam("key")), some)
+    numbers = _numbers(database, {*batch.keys, *batch.absorbed})
+    if batch.keys:
+        connection.execute(
+            upsert(run_sources).on_conflict_do_nothing(),
+            [{"source_id": source_id, "run": numbers[key]} for key in batch.keys],
+        )
+    _write_marks(database, batch.marks, numbers, source_id)
+    for key, into in batch.absorbed.items():
+        _absorb_label(database, key, into)
+        _absorb(database, numbers[key], numbers[into])
+    if batch.inserts or batch.updates or batch.absorbed:
+        notes.put(database, notes.STALE, value=True)
+
+
+def _write_marks(
+    database: Database, found: Sequence[tuple[str, FileMark]], numbers: dict[str, int], source_id: int
+) -> None:
+    if not found:
+        return
+    statement = upsert(marks)
+    replace = {column.name: statement.excluded[column.name] for column in marks.c if not column.primary_key}
+    database.connection.execute(
+        statement.on_conflict_do_update(index_elements=["source_id", "path"], set_=replace),
+        [
+            {
+                "source_id": source_id,
+                "path": mark.path,
+                "run": numbers.get(key),
+                "size": mark.size,
+                "mtime_ns": mark.mtime_ns,
+                "offset": mark.offset,
+                "ended": mark.ended,
+                "settled": mark.settled,
+            }
+            for key, mark in found
+        ],
+    )
+
+
+def _numbers(database: Database, keys: Iterable[str]) -> dict[str, int]:
+    """Return the rows of runs by key."""
+    wanted = sorted(keys)
+    numbers: dict[str, int] = {}
+    for start in range(0, len(wanted), BATCH):
+        some = select(runs.c.run, runs.c.id).where(runs.c.run.in_(wanted[start : start + BATCH]))
+        numbers |= {row.run: row.id for row in database.connection.execute(some)}
+    return numbers
+
+
+def _absorb(database: Database, number: int, into: int) -> None:
+    """Make one run of two: what hangs on the first goes over to the second."""
+    connection = database.connection
+    connection.execute(update(marks).where(marks.c.run == number).values(run=into))
+    showed = select(run_sources.c.source_id, bindparam("into", into)).where(run_sources.c.run == number)
+    connection.execute(upsert(run_sources).from_select(["source_id", "run"], showed).on_conflict_do_nothing())
+    connection.execute(delete(runs).where(runs.c.id == number))
+
+
+def _absorb_label(database: Database, key: str, into: str) -> None:
+    connection = database.connection
+    if connection.execute(select(labels.c.run).where(labels.c.run == into)).first():
+        connection.execute(delete(labels).where(labels.c.run == key))
+    else:
+        connection.execute(update(labels).where(labels.c.run == key).values(run=into))

@@ -1,0 +1,224 @@
+"""The tables of the store: one row a run, and what runs share in tables of its own.
+
+Whoever changes a table here raises `VERSION` and adds a migration that does the same to older files.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy import Dialect
+
+VERSION = 2
+"""The version of the schema below; the migration that makes it has the same number."""
+APPLICATION_ID = 0x53_74_65_70
+"""Tells a store from the SQLite files of other programs ("Step"; ``PRAGMA application_id``)."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """A moment, kept as microseconds since 1970."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
+        """Return what is stored."""
+        del dialect
+        return None if value is None else (value - _EPOCH) // timedelta(microseconds=1)
+
+    def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
+        """Return the moment, in UTC."""
+        del dialect
+        return None if value is None else _EPOCH + timedelta(microseconds=value)
+
+
+def clean(text: str) -> str:
+    """Return text as the store holds it: half a surrogate pair, which no file can hold, becomes ``?``."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+class Words(TypeDecorator[str]):
+    """Text from outside."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """Return what is stored."""
+        del dialect
+        return None if value is None else clean(value)
+
+
+metadata = MetaData()
+
+alembic_version = Table("alembic_version", metadata, Column("version_num", String(32), primary_key=True))
+
+sources = Table(
+    "sources",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("source", Words, nullable=False, unique=True),
+    Column("read_at", UtcTime),
+    Column("cursor", Text),
+)
+
+templates = Table(
+    "templates",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("digest", LargeBinary, nullable=False, unique=True),
+    Column("body", LargeBinary, nullable=False),
+)
+"""What documents of a kind have in common, see `codec`."""
+
+plans = Table(
+    "plans",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("body", Text, nullable=False, unique=True),
+)
+"""Check plans as JSON, each once."""
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("run", Words, nullable=False, unique=True),
+    # who the run is
+    Column("entity", Words, nullable=False),
+    Column("project", Words, nullable=False),
+    Column("run_id", Words, nullable=False, index=True),
+    Column("origin", Text, nullable=False),
+    Column("name", Words, nullable=False),
+    Column("url", Words),
+    Column("user", Words),
+    Column("group", Words),
+    Column("job_type", Words),
+    Column("tags", Text),
+    Column("created_at", UtcTime),
+    Column("state", Words, nullable=False),
+    Column("deleted_at", UtcTime),
+    # what it logged
+    Column("config_template", ForeignKey("templates.id"), nullable=False),
+    Column("config", LargeBinary, nullable=False),
+    Column("rows_template", ForeignKey("templates.id"), nullable=False),
+    Column("rows", LargeBinary, nullable=False),
+    Column("conflict", Text),
+    # what profiles and settings make of it
+    Column("step0", Text, nullable=False),
+    Column("profile", Text),
+    Column("note", Text, nullable=False),
+    Column("fit", Boolean, nullable=False),
+    Column("step", Float),
+    Column("ppo_kl", Float),
+    Column("clip_frac", Float),
+    Column("gap", Float),
+    Column("gap_metric", Words),
+    Column("nan_metrics", Text, nullable=False),
+    Column("step0_row", Text),
+    Column("setup", Words),
+    Column("plan_id", ForeignKey("plans.id")),
+)
+
+run_sources = Table(
+    "run_sources",
+    metadata,
+    Column("source_id", ForeignKey("sources.id"), primary_key=True),
+    Column("run", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True, index=True),
+    sqlite_with_rowid=False,
+)
+"""Which source has shown which run."""
+
+marks = Table(
+    "marks",
+    metadata,
+    Column("source_id", ForeignKey("sources.id"), primary_key=True),
+    Column("path", Words, primary_key=True),
+    Column("run", ForeignKey("runs.id", ondelete="CASCADE"), index=True),
+    Column("size", BigInteger, nullable=False),
+    Column("mtime_ns", BigInteger, nullable=False),
+    Column("offset", BigInteger, nullable=False),
+    Column("ended", Boolean, nullable=False),
+    Column("settled", Boolean, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""How far each file was read."""
+
+verdicts = Table(
+    "verdicts",
+    metadata,
+    Column("run", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("verdict", Text, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("template", ForeignKey("templates.id"), nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("changed_at", UtcTime, nullable=False),
+)
+"""What was made of each run at the last sync; `changed_at` is when people last saw it change."""
+
+ranges = Table(
+    "ranges",
+    metadata,
+    Column("setup", Words, primary_key=True),
+    Column("profile", Text, nullable=False),
+    Column("gap_metric", Words),
+    Column("n", Integer, nullable=False),
+    Column("center", Float),
+    Column("low", Float),
+    Column("high", Float),
+    Column("seen_low", Float),
+    Column("seen_high", Float),
+    Column("sigma", Float),
+    Column("df", Float),
+    Column("alpha", Float, nullable=False),
+    Column("basis", Text, nullable=False),
+    Column("accepted", Boolean, nullable=False),
+    Column("note", Words, nullable=False),
+)
+
+labels = Table(
+    "labels",
+    metadata,
+    Column("run", Words, primary_key=True),
+    Column("label", Text, nullable=False),
+    Column("why", Words, nullable=False),
+    Column("who", Words, nullable=False),
+    Column("at", UtcTime, nullable=False),
+)
+"""By run key, not by row: a label may arrive before its run."""
+
+accepts = Table(
+    "accepts",
+    metadata,
+    Column("setup", Words, primary_key=True),
+    Column("why", Words, nullable=False),
+    Column("who", Words, nullable=False),
+    Column("at", UtcTime, nullable=False),
+)
+
+meta = Table(
+    "meta",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)
