@@ -87,8 +87,11 @@ def _date_axis(ax: Axes) -> None:
 
 def _name_flagged(ax: Axes, runs: Sequence[Run], heights: Sequence[float]) -> None:
     """Name the gravest flagged runs beside their marks, on the side that has room."""
+    from matplotlib.patheffects import withStroke
+
     flagged = [place for place, run in enumerate(runs) if run.flagged]
     gravest = sorted(flagged, key=lambda place: gravity(runs[place]))[:NAMED_OVER_TIME]
+    halo = [withStroke(linewidth=2.5, foreground="white")]
     middle = sum(ax.get_xlim()) / 2
     for turn, place in enumerate(sorted(gravest)):
         late = runs[place].day > middle
@@ -102,6 +105,7 @@ def _name_flagged(ax: Axes, runs: Sequence[Run], heights: Sequence[float]) -> No
             va="center",
             size=drawing.SMALL_PT,
             color=drawing.INK,
+            path_effects=halo,
         )
 
 

@@ -45,6 +45,7 @@ UNEXPLAINED = {
     "pending": "step 0 is not logged yet",
     "no-step0": "no step 0 was found",
 }
+WITHOUT_STEP0 = ("pending", "no-step0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +302,13 @@ def _pane_order(pane: Pane) -> tuple[int, str]:
 
 
 def _coverage(runs: Sequence[JudgedRun]) -> tuple[Coverage, ...]:
-    amounts = Counter((result.check, result.outcome) for run in runs for result in run.checks)
+    """Return the outcomes of each check among the runs that have a step 0."""
+    amounts = Counter(
+        (result.check, result.outcome)
+        for run in runs
+        if run.verdict not in WITHOUT_STEP0
+        for result in run.checks
+    )
     checks = [check for check in CHECKS if any(amounts[check, outcome] for outcome in OUTCOMES)]
     return tuple(Coverage(check, tuple(amounts[check, outcome] for outcome in OUTCOMES)) for check in checks)
 
@@ -309,24 +316,26 @@ def _coverage(runs: Sequence[JudgedRun]) -> tuple[Coverage, ...]:
 def _blind(runs: Sequence[JudgedRun]) -> tuple[Blind, ...]:
     """Return what is not checked, the most frequent first."""
     profiles = Counter(run.profile or "" for run in runs)
-    amounts = Counter((what, run.profile or "", why) for run in runs for what, why in _blind_spots(run))
+    amounts = Counter(
+        (", ".join(what), run.profile or "", why) for run in runs for why, what in _blind_spots(run).items()
+    )
     ordered = sorted(amounts.items(), key=lambda item: (-item[1], item[0]))
     return tuple(
         Blind(what, profile, why, amount, profiles[profile]) for (what, profile, why), amount in ordered
     )
 
 
-def _blind_spots(run: JudgedRun) -> dict[tuple[str, str], None]:
-    """Return what was not checked in one run and why, each once, in order."""
-    spots = {
-        (result.check, _why(result, run.reasons)): None
-        for result in run.checks
-        if result.outcome in ("vacuous", "skipped")
-    }
-    told = {why for _, why in spots}
+def _blind_spots(run: JudgedRun) -> dict[str, list[str]]:
+    """Return what was not checked in one run, by why."""
+    spots: dict[str, list[str]] = {}
+    if run.verdict not in WITHOUT_STEP0:
+        for result in run.checks:
+            # Without a gap there is no zero gap either, and nobody needs to be told so.
+            if result.outcome in ("vacuous", "skipped") and result.check != "gap-zero":
+                spots.setdefault(_why(result, run.reasons), []).append(result.check)
     if run.verdict in UNEXPLAINED:
-        reasons = run.reasons or (UNEXPLAINED[run.verdict],)
-        spots |= {(run.verdict, why): None for why in reasons if why not in told}
+        for reason in run.reasons or (UNEXPLAINED[run.verdict],):
+            spots.setdefault(reason, [run.verdict])
     return spots
 
 

@@ -122,7 +122,7 @@ def test_what_is_broken_comes_first_with_who_started_it_and_whether_it_still_run
         "second reason",
     ]
     assert "still running" in first.words
-    assert "started byjonas, 2026-10-02 08:00 UTC" in first.words
+    assert "startedby jonas, 2026-10-02 08:00 UTC" in first.words
     assert "finished" in second.words
     assert "ppo_kl0.300" in second.words
 
@@ -192,6 +192,24 @@ def test_a_run_that_could_not_be_judged_is_told_even_without_a_reason():
         "pending",
         "1 of 1 miles run",
         "step 0 is not logged yet",
+    ]
+
+
+def test_checks_that_say_nothing_for_the_same_reason_share_a_line():
+    why = "verl averages several optimizer steps into one row"
+    checks = tuple(CheckResult(check, "skipped", 1e-5, None, why) for check in ("ppo_kl", "clip_frac"))
+    blind = section(page([judged(profile="verl", checks=checks)]), "What is checked, and what is not")
+    assert [[cell.words for cell in row.children] for row in blind.all("table")[1].all("tr")[1:]] == [
+        ["ppo_kl, clip_frac", "1 of 1 verl run", why]
+    ]
+
+
+def test_a_run_without_step_0_has_no_checks_to_speak_of():
+    checks = (CheckResult("gap", "skipped", None, None, "no gap was logged"),)
+    waiting = judged(verdict="no-step0", gap=None, reasons=("begins at step 6",), checks=checks)
+    (blind,) = section(page([waiting]), "What is checked, and what is not").all("table")
+    assert [[cell.words for cell in row.children] for row in blind.all("tr")[1:]] == [
+        ["no step 0", "1 of 1 miles run", "begins at step 6"]
     ]
 
 
