@@ -119,7 +119,7 @@ def _projects(client: GraphQLClient, entity: str) -> Finding:
 
 def _abilities(client: GraphQLClient, address: RemoteAddress, finder: Step0Finder) -> list[Finding]:
     """Return what of a project can be read, and how."""
-    project, where, look = ProjectClient(client, address), str(address), first_look(finder)
+    project, where, look = ProjectClient(client, address), str(address), first_look(finder.metrics)
     variables = {"filters": "{}", "first": 1, "after": None, "order": ORDER, "own": to_json(OWN)}
     labelled = {"labelled": to_json(Progress().labelled_filter())}
     findings = []

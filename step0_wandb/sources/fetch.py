@@ -24,11 +24,11 @@ from step0_wandb.sources.queries import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from step0_wandb.records import Json
     from step0_wandb.sources.batches import ProjectClient
-    from step0_wandb.sources.queries import RunNode, RunPage
+    from step0_wandb.sources.queries import Look, RunNode, RunPage
     from step0_wandb.step0 import Step0Finder
 
 PAGE_SIZE = 100
@@ -110,20 +110,29 @@ class Fetcher:
     ----------
     page_size : int
         Runs in a page; it shrinks where the server cannot do more.
+    metrics : frozenset of str
+        The metrics seen in this project; every one that is looked for costs the server a scan a run.
     flat : bool
         Whether runs are read by name, as their histories do not come with a page.
     refused : bool
         Whether the server has said that it cannot do that.
     """
 
-    def __init__(self, project: ProjectClient, finder: Step0Finder, *, flat: bool = False) -> None:
+    def __init__(
+        self, project: ProjectClient, finder: Step0Finder, *, metrics: Iterable[str] = (), flat: bool = False
+    ) -> None:
         self.page_size = PAGE_SIZE
         self.flat = flat
         self.refused = False
         self._project = project
         self._finder = finder
-        self._first_look = first_look(finder)
+        self.metrics = finder.metrics.intersection(metrics)
         self._failed = 0
+
+    @property
+    def _look(self) -> Look:
+        """Return the first look at a run, for the metrics that this project has."""
+        return first_look(self.metrics or self._finder.metrics)
 
     def page(self, question: Question) -> Page:
         """Return one page of runs.
@@ -135,7 +144,7 @@ class Fetcher:
         """
         if self.flat:
             return self._by_names(question, MOST_BESIDES)
-        size, strict = self.page_size, ()
+        size, look, strict = self.page_size, self._look, ()
         try:
             project = self._ask(question, Fields.ALL, size, PAGE)
             self._failed = 0
@@ -145,7 +154,7 @@ class Fetcher:
         if project.get("runs") is None:
             return self._by_names(question, size)
         page = read_page(project["runs"], strict)
-        runs = self._traced(page.nodes)
+        runs = self._traced(page.nodes, look)
         if page.missing:
             runs += self._missing(question, size, page)
         return self._page(project, page, runs)
@@ -162,14 +171,15 @@ class Fetcher:
 
     def by_name(self, names: Sequence[str], how: Asking = ONE_RUN) -> Runs:
         """Return runs by their ids; `how` hard one is asked for that comes with no other."""
-        batch = self._project.batches([Ask(name, self._first_look) for name in names], who=True, how=how)
+        look = self._look
+        batch = self._project.batches([Ask(name, look) for name in names], who=True, how=how)
         nodes, lost = [], batch.lost
         for name, raw in batch.nodes.items():
             try:
                 nodes.append(read_run(raw))
             except Unreadable as error:
                 lost.append(Lost(name, str(error)))
-        return self._traced(nodes) + Runs(lost=tuple(lost), gone=tuple(batch.gone))
+        return self._traced(nodes, look) + Runs(lost=tuple(lost), gone=tuple(batch.gone))
 
     def _ask(self, question: Question, fields: Fields, size: int, how: Asking) -> Mapping[str, Any]:
         besides = question.besides or {}
@@ -182,7 +192,7 @@ class Fetcher:
         }
         variables |= {name: to_json(filters) for name, filters in besides.items()}
         if fields is Fields.ALL:
-            variables |= self._first_look.variables()
+            variables |= self._look.variables()
         return self._project.ask(page_document(fields, tuple(besides)), variables, how)
 
     def _learn(self, failure: RequestFailed) -> None:
@@ -233,10 +243,10 @@ class Fetcher:
             end=page.end,
         )
 
-    def _traced(self, nodes: Sequence[RunNode]) -> Runs:
+    def _traced(self, nodes: Sequence[RunNode], look: Look) -> Runs:
         """Return the runs with the rows of their step 0, which may take further requests."""
         traces = {
-            node.name: Trace(node, scrub(node.config), self._finder)
+            node.name: Trace(node, look, config=scrub(node.config), finder=self._finder)
             for node in nodes
             if node.job_type != OWN_JOB_TYPE
         }
@@ -253,4 +263,6 @@ class Fetcher:
                 except Unreadable as error:
                     lost[name] = Lost(name, str(error))
         found = tuple(trace for name, trace in traces.items() if name not in lost)
+        names = {name for trace in found for row in trace.rows for name in row.values}
+        self.metrics |= self._finder.metrics & names
         return Runs(found, tuple(lost.values()))

@@ -15,7 +15,7 @@ from step0_wandb.records import HistoryRow
 from step0_wandb.sources.queries import STEP, Look, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from step0_wandb.records import Json
     from step0_wandb.sources.queries import RunNode, Seen
@@ -32,12 +32,12 @@ BEFORE, AFTER = 6, 10
 MOST_LOOKS = 8
 
 
-def first_look(finder: Step0Finder) -> Look:
-    """Return what is read of every run's history."""
+def first_look(metrics: Iterable[str]) -> Look:
+    """Return what is read of every run's history; `metrics` are looked for behind the first rows."""
     return Look(
         whole=Window(0, FIRST_ROWS),
         sparse=Window(FIRST_ROWS, FIRST_ROWS + NEXT_STEPS),
-        metrics=tuple(sorted(finder.metrics)),
+        metrics=tuple(sorted(metrics)),
         samples=NEXT_STEPS,
     )
 
@@ -48,7 +48,9 @@ class Trace:
     Parameters
     ----------
     node : RunNode
-        The run with its first look.
+        The run with what its first look showed.
+    look : Look
+        That look; it may have looked for some of the metrics only.
     config : mapping
         Its config, without secrets.
 
@@ -62,12 +64,12 @@ class Trace:
         What to look at next; None when the search is over.
     """
 
-    def __init__(self, node: RunNode, config: Mapping[str, Json], finder: Step0Finder) -> None:
+    def __init__(self, node: RunNode, look: Look, *, config: Mapping[str, Json], finder: Step0Finder) -> None:
         self.node = node
         self.config = config
         self.rows: tuple[HistoryRow, ...] = ()
         self.decided = False
-        self.next: Look | None = first_look(finder)
+        self.next: Look | None = look
         self._finder = finder
         self._seen: dict[float, HistoryRow] = {}
         self._looks = 0
@@ -103,9 +105,10 @@ class Trace:
             return self._around(look, min(steps))
         if self._finder.has_metrics(self.rows) or look.sparse.high is None or self._is_all():
             return None
-        self._searched_to = max(self._searched_to, look.sparse.high)
-        rest = Window(self._searched_to, None)
-        return replace(look, whole=Window(0, 1), sparse=rest, samples=SAMPLES)
+        every = tuple(sorted(self._finder.metrics))
+        if look.metrics == every:
+            self._searched_to = max(self._searched_to, look.sparse.high)
+        return Look(Window(0, 1), Window(self._searched_to, None), every, SAMPLES)
 
     def _around(self, look: Look, step: int) -> Look | None:
         """Return the look at the rows around the first metric known, and at what lies before it."""

@@ -51,6 +51,8 @@ class Progress:
         Runs read so far that exist.
     surplus : int
         By how many the server's count differed from ours when its runs were last listed.
+    metrics : set of str
+        The metrics seen in the project.
     flat_until : datetime or None
         Until when the nested query is not tried, after the server refused it.
     """
@@ -63,6 +65,7 @@ class Progress:
     lost: dict[str, str] = field(default_factory=dict)
     count: int = 0
     surplus: int = 0
+    metrics: set[str] = field(default_factory=set)
     flat_until: datetime | None = None
 
     @classmethod
@@ -80,6 +83,7 @@ class Progress:
             lost=dict(saved["lost"]),
             count=saved["count"],
             surplus=saved["surplus"],
+            metrics=set(saved["metrics"]),
             flat_until=_time(saved["flat_until"]),
         )
 
@@ -95,6 +99,7 @@ class Progress:
             "lost": dict(sorted(self.lost.items())),
             "count": self.count,
             "surplus": self.surplus,
+            "metrics": _list(self.metrics),
             "flat_until": _text(self.flat_until),
         }
 

@@ -130,7 +130,8 @@ class ServerSource:
         progress = Progress.load(cursor)
         flat = progress.flat_until is not None and self._clock() < progress.flat_until
         project = ProjectClient(self.client, self.address)
-        sync = _Sync(self, Fetcher(project, self._finder, flat=flat), progress, known)
+        fetcher = Fetcher(project, self._finder, metrics=progress.metrics, flat=flat)
+        sync = _Sync(self, fetcher, progress, known)
         yield from sync.one(self.address.run_id) if self.address.run_id else sync.all()
 
     def record(self, trace: Trace) -> RunRecord:
@@ -288,6 +289,7 @@ class _Sync:
             progress.forget(name)
         changed = progress.note(node for node in light if node.name not in self._seen)
         progress.trim(source.now())
+        progress.metrics |= self._fetcher.metrics
         if self._fetcher.refused:
             progress.flat_until = source.now() + _TRY_NESTED_AGAIN
         alive = [node for node in (*light, *(trace.node for trace in fresh)) if node.state in ALIVE]
