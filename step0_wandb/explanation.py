@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from step0_wandb.profiles.expression import as_number, model_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from step0_wandb.records import Json, JudgedRun
 
@@ -23,6 +23,8 @@ _NOISE = re.compile(
 )
 """Keys that differ by nature from run to run and never explain a gap."""
 _LONGEST_VALUE = 200
+PEERS = 50
+"""Healthy runs that one run is compared with: the newest of its setup."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,38 @@ class Explanation:
     causes: tuple[str, ...]
     differs: tuple[Difference, ...]
     peers: int
+
+
+def explain_judged(
+    run: JudgedRun,
+    judged: Iterable[JudgedRun],
+    configs: Callable[[Sequence[str]], Iterable[Mapping[str, Json]]],
+) -> Explanation:
+    """Explain one verdict by comparing the run with the newest healthy runs of its setup.
+
+    Where the setup has none, those of the nearest setup stand in.
+
+    Parameters
+    ----------
+    judged : iterable of JudgedRun
+        All runs.
+    configs : callable
+        Returns the config of each run whose key it is given.
+    """
+    peers = _peers(run, [other for other in judged if other.verdict == "healthy" and other.run != run.run])
+    config = next(iter(configs([run.run])), {})
+    differs = differences(config, list(configs([peer.run for peer in peers])))
+    return Explanation(run, (), tuple(differs), len(peers))
+
+
+def _peers(run: JudgedRun, healthy: Sequence[JudgedRun]) -> list[JudgedRun]:
+    near = nearest_setup(run.setup or "", {peer.setup or "" for peer in healthy})
+    for setup in (run.setup, near):
+        peers = [peer for peer in healthy if setup and peer.setup == setup]
+        if peers:
+            dated = sorted(peers, key=lambda peer: (str(peer.created_at or ""), peer.run))
+            return dated[-PEERS:]
+    return []
 
 
 def differences(config: Mapping[str, Json], peers: Sequence[Mapping[str, Json]]) -> list[Difference]:

@@ -60,16 +60,26 @@ class LiteralError(ValueError):
 
 
 class Numeral(float):
-    """A number with a fraction, an exponent or no finite value, and the text that it was printed as."""
+    """A number with a fraction, an exponent or no finite value, as it was printed.
 
-    __slots__ = ("text",)
+    Attributes
+    ----------
+    text : str
+        Its digits.
+    inside : str
+        The name of the call that it stood in, such as ``tensor``; else empty.
+    """
+
+    __slots__ = ("inside", "text")
     text: str
+    inside: str
 
     @classmethod
-    def read(cls, text: str) -> Numeral:
+    def read(cls, text: str, inside: str = "") -> Numeral:
         """Return the number that `text` stands for, with the text."""
         number = cls(text)
         number.text = text
+        number.inside = inside
         return number
 
 
@@ -192,7 +202,7 @@ class _Reader:
                 item = self.value(at, depth + 1)
                 first = item.value if first is OPAQUE else first
             at = self._separator(")", item.end)
-        return Parsed(fields if name in _NAMESPACES else _content(first), at + 1)
+        return Parsed(fields if name in _NAMESPACES else _content(first, name), at + 1)
 
     def _bracketed(self, at: int) -> Parsed:
         """Skip ``<object at 0x7f…>``."""
@@ -235,8 +245,10 @@ def _unescaped(match: re.Match[str]) -> str:
     return _ESCAPES.get(match[4], match[4])
 
 
-def _content(value: Value) -> Value:
+def _content(value: Value, name: str) -> Value:
     """Return what a call such as ``tensor([0.5])`` holds: its one number, else nothing to use."""
     while isinstance(value, list) and len(value) == 1:
         value = value[0]
+    if isinstance(value, Numeral):
+        return Numeral.read(value.text, name)
     return value if isinstance(value, bool | int | float | str) else OPAQUE

@@ -256,6 +256,47 @@ class Reading:
     problems: tuple[Problem, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class RunUpdate:
+    """What changed of a run whose step 0 is settled."""
+
+    key: str
+    name: str
+    state: str
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What one step of a sync brought; it and its cursor are to be stored together.
+
+    Attributes
+    ----------
+    readings : tuple of Reading
+        Runs that are new, or that were still pending.
+    cursor : mapping
+        Where the next sync goes on, also if this one is interrupted after this page.
+    updates : tuple of RunUpdate
+        Names, states and tags that changed; of a run that the store does not know, nothing.
+    deleted : tuple of str
+        Keys of runs that the server does not have any more.
+    problems : tuple of Problem
+        Runs that could not be read; told once, tried again at every sync.
+    heartbeats : mapping of str to datetime
+        When the runs that still run were last heard of, by key.
+    total : int or None
+        Runs of the project, for a progress bar.
+    """
+
+    readings: tuple[Reading, ...]
+    cursor: Mapping[str, Json]
+    updates: tuple[RunUpdate, ...] = ()
+    deleted: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    heartbeats: Mapping[str, datetime] = field(default_factory=dict)
+    total: int | None = None
+
+
 class Known(Protocol):
     """What the store remembers of a source."""
 

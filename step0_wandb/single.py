@@ -2,71 +2,67 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from step0_wandb.errors import SourceError, UsageError
-from step0_wandb.explanation import Explanation, differences, nearest_setup
-from step0_wandb.sources import open_source
+from step0_wandb.errors import NoStep0Error, UsageError
+from step0_wandb.explanation import explain_judged
+from step0_wandb.job import profiles_of, read_into
 from step0_wandb.step0 import Step0Finder
-from step0_wandb.store import Store, columns_of
-from step0_wandb.job import judged_runs, profiles_of
+from step0_wandb.store import NOWHERE, Store, columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
-
     import pandas as pd
 
-    from step0_wandb.records import FileMark, Json, JudgedRun, Problem, RunRecord
+    from step0_wandb.explanation import Explanation
+    from step0_wandb.job import Job
+    from step0_wandb.records import JudgedRun, Problem, RunRecord
     from step0_wandb.settings import Loaded
 
-PEERS = 50
-"""Healthy runs that one run is compared with: the newest of its setup."""
+
+@dataclass(frozen=True, slots=True)
+class OneRun:
+    """The one run that a source holds, and what could not be read of it."""
+
+    record: RunRecord
+    problems: tuple[Problem, ...]
 
 
-class NothingKnown:
-    """What a source is told when nothing was read before."""
-
-    @property
-    def marks(self) -> Mapping[str, FileMark]:
-        """Return no marks."""
-        return {}
-
-    def record(self, _key: str) -> RunRecord | None:
-        """Return no run."""
-        return None
-
-
-def read_one(
-    text: str, loaded: Loaded, *, clock: Callable[[], datetime]
-) -> tuple[RunRecord, tuple[Problem, ...]]:
+def read_one(text: str, job: Job) -> OneRun:
     """Read the one run that `text` names.
 
     Raises
     ------
     UsageError
         The source holds more than one run, or the path does not exist.
-    SourceError
-        The source cannot be read, or holds no run.
+    NoStep0Error
+        The source holds no run yet.
+    SourceError, CredentialsError
+        The source cannot be read.
     """
-    source = open_source(text, Step0Finder(profiles_of(loaded)), clock=clock, single=True)
-    readings = list(source.read(NothingKnown()))
-    if len(readings) > 1:
-        names = ", ".join(reading.record.run_id for reading in readings[:5])
+    with Store.open(NOWHERE, mode="copy") as store:
+        pulled = read_into(store, text, job)
+        if pulled.failure:
+            raise pulled.failure
+        records = list(store.records())
+    if len(records) > 1:
+        names = ", ".join(record.run_id for record in records[:3])
         raise UsageError(
-            f"{text} holds {len(readings)} runs ({names} ...), and check judges one",
+            f"{text} holds {len(records)} runs ({names}, ...), and check judges one",
             "Name one run directory, or use `step0-wandb sync` for all of them.",
         )
-    if not readings:
-        raise SourceError(f"{text} holds no run yet", "It is empty, or was just begun.")
-    return readings[0].record, readings[0].problems
+    if not records:
+        raise NoStep0Error(
+            f"{text} holds no run yet", "Its file is empty, or was just begun: try again soon."
+        )
+    return OneRun(records[0], pulled.problems)
 
 
 def judge_one(record: RunRecord, loaded: Loaded) -> JudgedRun:
     """Judge one run by the store's ranges; without a store by what the run itself says."""
     import pandas as pd
 
-    from step0_wandb.verdicts import weigh
+    from step0_wandb.verdicts import judged_runs, weigh
 
     facts = Step0Finder(profiles_of(loaded)).facts(record)
     row = pd.DataFrame([columns_of(record, facts)])
@@ -93,7 +89,8 @@ def _beside(row: pd.DataFrame, stored: pd.DataFrame | None) -> pd.DataFrame:
     for name in ("label", "label_why", "label_who"):
         if same.any() and name in stored:
             row[name] = stored.loc[same, name].iloc[0]
-    return pd.concat([stored[~same], row], ignore_index=True)
+    both: pd.DataFrame = pd.concat([stored[~same], row], ignore_index=True)
+    return both
 
 
 def explain_run(text: str, loaded: Loaded) -> Explanation:
@@ -105,21 +102,23 @@ def explain_run(text: str, loaded: Loaded) -> Explanation:
         The store has no such run, or several.
     """
     with Store.open(loaded.store, mode="read") as store:
-        run = store.find(text)
-        record = store.record(run.run)
-        peers = _peers(store, run)
-    config = record.config if record else {}
-    return Explanation(run, (), tuple(differences(config, peers)), len(peers))
+        key = find_run(store, text)
+        judged = store.judged()
+        run = next(run for run in judged if run.run == key)
+        return explain_judged(run, judged, store.configs)
 
 
-def _peers(store: Store, run: JudgedRun) -> Sequence[Mapping[str, Json]]:
-    """Return the configs of the newest healthy runs of the run's setup, else of the nearest one."""
-    if run.setup is None:
-        return []
-    setups = [item.setup for item in store.setups()]
-    for setup in (run.setup, nearest_setup(run.setup, setups)):
-        healthy = store.judged(setup=setup, verdict=["healthy"]) if setup else []
-        keys = [peer.run for peer in healthy if peer.run != run.run and peer.setup == setup][:PEERS]
-        if keys:
-            return [found.config for key in keys if (found := store.record(key))]
-    return []
+def find_run(store: Store, text: str) -> str:
+    """Return the key of the stored run that a person means.
+
+    Raises
+    ------
+    UsageError
+        The store has no such run, or several.
+    """
+    keys = store.find_runs(text)
+    if len(keys) == 1:
+        return keys[0]
+    if keys:
+        raise UsageError(f"{text!r} names {len(keys)} runs: {', '.join(keys[:5])}", "Give one of these keys.")
+    raise UsageError(f"{text!r} is not in the store {store.path}", "`step0-wandb runs` lists what is.")

@@ -13,9 +13,11 @@ from step0_wandb import checks, sentences
 from step0_wandb.checks import FAIL, PASS, SKIPPED, VACUOUS, WARN, Level, Outcomes, Why
 from step0_wandb.errors import UsageError
 from step0_wandb.ranges import fit_ranges, judged_by
-from step0_wandb.records import CHECKS, CheckResult, SetupRange
+from step0_wandb.records import CHECKS, CheckResult, JudgedRun, SetupRange
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from step0_wandb.records import VerdictName
@@ -84,6 +86,32 @@ class Judgement:
             for check, result in self.outcomes.items()
         )
 
+    def judged(self, at: int) -> JudgedRun:
+        """Return one run with its verdict; needs every column that `load_runs` gives."""
+        facts = self._facts(at)
+        return JudgedRun(
+            run=facts["run"],
+            name=_given(facts, "name") or "",
+            url=_given(facts, "url"),
+            user=_given(facts, "user"),
+            group=_given(facts, "group"),
+            created_at=_given(facts, "created_at"),
+            state=facts["state"],
+            profile=_given(facts, "profile"),
+            setup=_given(facts, "setup"),
+            ppo_kl=self.value("ppo_kl", at),
+            clip_frac=self.value("clip_frac", at),
+            gap=self.value("gap", at),
+            gap_metric=_given(facts, "gap_metric"),
+            verdict=cast("VerdictName", self.verdict[at]),
+            label=_given(facts, "label"),
+            reasons=self.reasons(at),
+            checks=self.checks(at),
+            range=self.range(at),
+            ratio=_given(facts, "ratio"),
+            p_value=_given(facts, "p_value"),
+        )
+
     def value(self, metric: str, at: int) -> float | None:
         """Return a metric of one run: NaN where NaN was logged, None where nothing was."""
         value = self._columns.get(metric, _NOTHING)[at]
@@ -103,8 +131,10 @@ class Judgement:
     def _columns(self) -> dict[str, list[Any]]:
         """Every column that sentences may need, as lists: reading a row is what is done most."""
         limits = {f"{check}_limit": pd.Series(result.limit) for check, result in self.outcomes.items()}
-        columns = {**dict(self.by.items()), **dict(self.runs.items()), **limits}
-        return {str(name): column.tolist() for name, column in columns.items()}
+        columns: dict[str, list[Any]] = {}
+        for part in (self.by.items(), self.runs.items(), limits.items()):
+            columns |= {str(name): column.tolist() for name, column in part}
+        return columns
 
     def _facts(self, at: int) -> dict[str, Any]:
         return {name: column[at] for name, column in self._columns.items()}
@@ -186,6 +216,26 @@ def weigh(
     }
     assert tuple(outcomes) == CHECKS  # noqa: S101 - the outputs rely on the order
     return Judgement(runs, by, ranges, outcomes, _verdicts(runs, by, outcomes), alpha)
+
+
+def judged_runs(result: Judgement, *, only: str | None = None) -> list[JudgedRun]:
+    """Return the judgement as one record a run; `only` names the one run that is wanted."""
+    keys = result.runs["run"].tolist()
+    return [result.judged(at) for at, key in enumerate(keys) if only is None or key == only]
+
+
+def setup_ranges(result: Judgement) -> list[SetupRange]:
+    """Return the fitted ranges as one record a setup."""
+    rows = result.ranges.reset_index().to_dict("records")
+    return [setup_range(str(row["setup"]), row, result.alpha) for row in rows]
+
+
+def _given(facts: Mapping[str, Any], name: str) -> Any:
+    """Return a value of a row as Python has it, None where there is none."""
+    value = facts.get(name)
+    if value is None or pd.isna(value):
+        return None
+    return value.to_pydatetime() if isinstance(value, pd.Timestamp) else value
 
 
 def setup_range(setup: str, row: Any, alpha: float) -> SetupRange:

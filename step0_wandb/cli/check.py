@@ -28,9 +28,9 @@ def check(
     """
     from step0_wandb.single import judge_one, read_one
 
-    record, problems = read_one(source, session.loaded, clock=session.clock)
-    run = judge_one(record, session.loaded)
-    for problem in problems:
+    one = read_one(source, session.job())
+    run = judge_one(one.record, session.loaded)
+    for problem in one.problems:
         output.tell(f"problem: {problem.where}: {problem.what}")
     if session.as_json:
         output.print_json(documents.document("check", run=run))
@@ -40,4 +40,4 @@ def check(
         raise typer.Exit(VERDICT)
     if run.verdict in ("pending", "no-step0"):
         raise typer.Exit(NO_STEP0)
-    raise typer.Exit(PARTLY if problems else 0)
+    raise typer.Exit(PARTLY if one.problems else 0)

@@ -44,9 +44,8 @@ def _print(found: Explanation, out: Console, *, everything: bool) -> None:
     output.print_run(found.run, out)
     for cause in found.causes:
         out.print(f"cause: {clean(cause)}")
-    if found.run.range:
-        item = found.run.range
-        out.print(f"range {output.span(item.low, item.high)} of {item.n} runs ({item.basis})")
+    if place := found.run.range:
+        out.print(f"range {output.span(place.low, place.high)} of {place.n} runs ({place.basis})")
     if not found.peers:
         out.print("no healthy run of this or a near setup to compare the config with")
         return

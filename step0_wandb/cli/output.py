@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from step0_wandb.errors import Step0Error
     from step0_wandb.records import CheckResult, Json, JudgedRun, SetupRange
@@ -131,11 +132,11 @@ def print_run(run: JudgedRun, out: Console) -> None:
     out.print(Text("  " + " | ".join(clean(part) for part in where if part), style="dim"))
     if run.created_at:
         out.print(Text(f"  created {when(run.created_at)}", style="dim"))
-    if run.checks:
+    if run.verdict not in ("pending", "no-step0"):
         out.print(checks_table(run.checks))
 
 
-def verdict(run: JudgedRun) -> object:
+def verdict(run: JudgedRun) -> Text:
     """Return a run's verdict as a coloured word, with the mark of a label."""
     from rich.text import Text
 

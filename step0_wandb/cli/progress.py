@@ -7,23 +7,26 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from step0_wandb.cli import output
+from step0_wandb.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
 @contextmanager
-def reading(*, quiet: bool) -> Iterator[Callable[[str, int], None]]:
+def reading(*, quiet: bool) -> Iterator[Callable[[str, int, int | None], None]]:
     """Give a function that is told the source and how many of its runs were read so far."""
     if quiet or not sys.stderr.isatty():
-        yield lambda _source, _runs: None
+        yield lambda _source, _runs, _total: None
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=output.console(err=True), transient=True) as bar:
         task = bar.add_task("reading")
-        yield lambda source, runs: bar.update(task, description=f"reading {source}: {runs} runs")
+        yield lambda source, runs, total: bar.update(
+            task, description=f"reading {clean(source)}: {runs} runs" + (f" of {total}" if total else "")
+        )
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,9 @@ from step0_wandb.cli.session import FailOn, Session, without  # noqa: TC001 - ty
 from step0_wandb.cli.sync import VERDICT
 from step0_wandb.errors import UsageError
 from step0_wandb.records import VERDICTS
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 
 @without("dry_run", "log_format")
@@ -48,7 +51,7 @@ def runs(
     raise typer.Exit(VERDICT if any(fail_on.hit_by(run) for run in found) else 0)
 
 
-def span_of(option: str, text: str):  # noqa: ANN201
+def span_of(option: str, text: str) -> timedelta:
     """Return the time span that an option names."""
     from step0_wandb.settings import duration
 

@@ -15,6 +15,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from step0_wandb.job import Job
     from step0_wandb.profiles import Profiles
     from step0_wandb.records import JudgedRun
     from step0_wandb.settings import Loaded
@@ -71,6 +72,12 @@ class Session:
         from step0_wandb.job import profiles_of
 
         return profiles_of(self.loaded)
+
+    def job(self) -> Job:
+        """Return the main job with these settings."""
+        from step0_wandb.job import Job
+
+        return Job(self.loaded, dry_run=self.dry_run, clock=self.clock)
 
     def open_store(self, *, write: bool = False) -> Store:
         """Open the store; reading never creates one."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from step0_wandb.job import SyncResult
+    from step0_wandb.records import Json
 
 PARTLY = 7
 VERDICT = 3
@@ -48,7 +49,7 @@ def sync(
     raise typer.Exit(exit_code(result, session.fail_on or FailOn.never))
 
 
-def sync_document(result: SyncResult) -> dict[str, documents.Json]:
+def sync_document(result: SyncResult) -> dict[str, Json]:
     """Return the result as the document of the contract."""
     names = ("sources", "counts", "changed", "alerts", "setups", "problems")
     return documents.document("sync", **{name: getattr(result, name) for name in names})
@@ -72,7 +73,7 @@ def print_result(result: SyncResult, session: Session) -> None:
     new = sum(source.runs_new for source in result.sources)
     dry = "dry run, nothing stored: " if session.dry_run else ""
     out.print(f"{dry}{seen} runs read, {new} new: {output.counts(result.counts)}", soft_wrap=True)
-    if result.page and result.page_written:
+    if result.page:
         out.print(f"page: {result.page}", soft_wrap=True)
 
 

@@ -8,14 +8,13 @@ are listed, so that runs synced days late are found and deleted ones are marked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from step0_wandb.errors import SourceError, UsageError
-from step0_wandb.records import ALIVE, Problem, Reading, RunRecord, run_key
+from step0_wandb.records import ALIVE, Page, Problem, Reading, RunRecord, RunUpdate, run_key
 from step0_wandb.sources.batches import ProjectClient
-from step0_wandb.sources.fetch import Fetcher, Question, Runs
+from step0_wandb.sources.fetch import PAGE_SIZE, Fetcher, Question, Runs
 from step0_wandb.sources.graphql import ONE_RUN, Asking
 from step0_wandb.sources.progress import MOST_NAMES, Progress
 from step0_wandb.sources.queries import names_filter
@@ -46,47 +45,6 @@ class KnownRuns(Protocol):
         """Return those of them in which no step 0 was found."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunUpdate:
-    """What changed of a run whose step 0 is settled."""
-
-    key: str
-    name: str
-    state: str
-    tags: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """What one step of a sync brought; it and its cursor are to be stored together.
-
-    Attributes
-    ----------
-    readings : tuple of Reading
-        Runs that are new, or that were still pending.
-    cursor : mapping
-        Where the next sync goes on, also if this one is interrupted after this page.
-    updates : tuple of RunUpdate
-        Names, states and tags that changed; of a run that the store does not know, nothing.
-    deleted : tuple of str
-        Keys of runs that the server does not have any more.
-    problems : tuple of Problem
-        Runs that could not be read; told once, tried again at every sync.
-    heartbeats : mapping of str to datetime
-        When the runs that still run were last heard of, by key.
-    total : int or None
-        Runs of the project, for a progress bar.
-    """
-
-    readings: tuple[Reading, ...]
-    cursor: Mapping[str, Json]
-    updates: tuple[RunUpdate, ...] = ()
-    deleted: tuple[str, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    heartbeats: Mapping[str, datetime] = field(default_factory=dict)
-    total: int | None = None
-
-
 class ServerSource:
     """The runs of one project, or one run, on a W&B server.
 
@@ -100,6 +58,8 @@ class ServerSource:
         Finds step 0 among the rows.
     clock : callable
         Returns the present in UTC.
+    page_size : int
+        Runs asked for in one request.
     """
 
     def __init__(
@@ -109,11 +69,13 @@ class ServerSource:
         finder: Step0Finder,
         *,
         clock: Callable[[], datetime],
+        page_size: int = PAGE_SIZE,
     ) -> None:
         self.address = address
         self.client = client
         self._finder = finder
         self._clock = clock
+        self._page_size = page_size
 
     def read(self, known: KnownRuns, cursor: Mapping[str, Json] | None) -> Iterator[Page]:
         """Yield what is new since `cursor`, page by page; None reads everything.
@@ -130,7 +92,9 @@ class ServerSource:
         progress = Progress.load(cursor)
         flat = progress.flat_until is not None and self._clock() < progress.flat_until
         project = ProjectClient(self.client, self.address)
-        fetcher = Fetcher(project, self._finder, metrics=progress.metrics, flat=flat)
+        fetcher = Fetcher(
+            project, self._finder, page_size=self._page_size, metrics=progress.metrics, flat=flat
+        )
         sync = _Sync(self, fetcher, progress, known)
         yield from sync.one(self.address.run_id) if self.address.run_id else sync.all()
 

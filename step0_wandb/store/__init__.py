@@ -1,8 +1,23 @@
 """What is known of every run, in one SQLite file."""
 
+from pathlib import Path
+
 from step0_wandb.store.columns import COLUMNS, Wanted, columns_of, frame_of
 from step0_wandb.store.people import Accept, Label
 from step0_wandb.store.queries import SourceState
 from step0_wandb.store.store import Store
 
-__all__ = ["COLUMNS", "Accept", "Label", "SourceState", "Store", "Wanted", "columns_of", "frame_of"]
+NOWHERE = Path("step0-nowhere.db")
+"""No such file: a store opened as a copy of it is an empty one in memory."""
+
+__all__ = [
+    "COLUMNS",
+    "NOWHERE",
+    "Accept",
+    "Label",
+    "SourceState",
+    "Store",
+    "Wanted",
+    "columns_of",
+    "frame_of",
+]

@@ -12,7 +12,7 @@ PACKAGE = Path(step0_wandb.__file__).parent
 LAYERS = [
     ["errors"],
     ["records"],
-    ["text", "secrets", "documents"],
+    ["text", "secrets", "documents", "literal"],
     ["settings"],
     ["profiles"],
     ["step0"],
@@ -24,6 +24,8 @@ LAYERS = [
     ["store"],
     ["publish", "plots"],
     ["sources"],
+    ["pull"],
+    ["alerting", "writing"],
     ["job"],
     ["single"],
     ["load", "gate"],
