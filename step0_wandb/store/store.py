@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Self, cast
 
 from sqlalchemy import select, update
 
-from step0_wandb.store import notes, people, queries, readings, verdicts
+from step0_wandb.store import notes, people, queries, readings, tags, verdicts
 from step0_wandb.store.columns import Wanted
 from step0_wandb.store.database import Database
 from step0_wandb.store.file import open_copy, open_to_read, open_to_write
@@ -289,6 +289,10 @@ class Store:
     def labels(self) -> dict[str, Label]:
         """Return every label by run key."""
         return people.all_labels(self._database)
+
+    def follow_tags(self, *, now: datetime) -> None:
+        """Make labels of the tags ``step0-ok``, ``step0-bad`` and ``step0-skip`` that runs have in W&B."""
+        tags.follow(self._database, now=now)
 
     def accept(self, accept: Accept) -> None:
         """Store that a setup's level is right, in place of an earlier word on it."""

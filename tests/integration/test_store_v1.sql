@@ -1,0 +1,166 @@
+-- A store of schema version 1 with two runs, as it was written then; never edited.
+PRAGMA application_id = 1400137072;
+BEGIN TRANSACTION;
+CREATE TABLE accepts (
+	setup TEXT NOT NULL, 
+	why TEXT NOT NULL, 
+	who TEXT NOT NULL, 
+	at BIGINT NOT NULL, 
+	PRIMARY KEY (setup)
+);
+INSERT INTO "accepts" VALUES('miles · Qwen3-0.6B','new image','mia',1793521800000000);
+CREATE TABLE alembic_version (
+	version_num VARCHAR(32) NOT NULL, 
+	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+);
+INSERT INTO "alembic_version" VALUES('0001');
+CREATE TABLE labels (
+	run TEXT NOT NULL, 
+	label TEXT NOT NULL, 
+	why TEXT NOT NULL, 
+	who TEXT NOT NULL, 
+	at BIGINT NOT NULL, 
+	PRIMARY KEY (run)
+);
+INSERT INTO "labels" VALUES('_/rl/aa000001','broken','wrong checkpoint','mia',1793521800000000);
+CREATE TABLE marks (
+	source_id INTEGER NOT NULL, 
+	path TEXT NOT NULL, 
+	run INTEGER, 
+	size BIGINT NOT NULL, 
+	mtime_ns BIGINT NOT NULL, 
+	"offset" BIGINT NOT NULL, 
+	ended BOOLEAN NOT NULL, 
+	settled BOOLEAN NOT NULL, 
+	PRIMARY KEY (source_id, path), 
+	FOREIGN KEY(source_id) REFERENCES sources (id), 
+	FOREIGN KEY(run) REFERENCES runs (id) ON DELETE CASCADE
+)
+ WITHOUT ROWID
+
+;
+INSERT INTO "marks" VALUES(1,'/data/wandb/offline-run-1-aa000000/run-aa000000.wandb',1,1000,1700000000000000001,1000,0,0);
+INSERT INTO "marks" VALUES(1,'/data/wandb/offline-run-1-aa000001/run-aa000001.wandb',2,1000,1700000000000000001,1000,0,0);
+CREATE TABLE meta (
+	"key" TEXT NOT NULL, 
+	value TEXT NOT NULL, 
+	PRIMARY KEY ("key")
+);
+INSERT INTO "meta" VALUES('stale','false');
+INSERT INTO "meta" VALUES('changed_at','"2026-11-01T08:30:00+00:00"');
+INSERT INTO "meta" VALUES('profiles','"f1"');
+CREATE TABLE plans (
+	id INTEGER NOT NULL, 
+	body TEXT NOT NULL, 
+	PRIMARY KEY (id), 
+	UNIQUE (body)
+);
+INSERT INTO "plans" VALUES(1,'{"ceiling": 0.03, "ceiling_from": "Miles itself allows", "clip_frac": {"above": "broken", "broken_from": 0.05, "kind": "exact", "limit": 1e-10, "why": ""}, "gap": {"above": "broken", "broken_from": Infinity, "kind": "range", "limit": null, "why": ""}, "gap_zero": "", "ppo_kl": {"above": "broken", "broken_from": 0.01, "kind": "exact", "limit": 1e-09, "why": ""}, "switch": ""}');
+CREATE TABLE ranges (
+	setup TEXT NOT NULL, 
+	profile TEXT NOT NULL, 
+	gap_metric TEXT, 
+	n INTEGER NOT NULL, 
+	center FLOAT, 
+	low FLOAT, 
+	high FLOAT, 
+	seen_low FLOAT, 
+	seen_high FLOAT, 
+	sigma FLOAT, 
+	df FLOAT, 
+	alpha FLOAT NOT NULL, 
+	basis TEXT NOT NULL, 
+	accepted BOOLEAN NOT NULL, 
+	note TEXT NOT NULL, 
+	PRIMARY KEY (setup)
+);
+INSERT INTO "ranges" VALUES('miles · Qwen3-0.6B','miles','train/train_rollout_logprob_abs_diff',17,0.0152,0.014,0.0165,0.0148,0.0157,0.019,19.0,0.001,'own',0,'');
+CREATE TABLE run_sources (
+	source_id INTEGER NOT NULL, 
+	run INTEGER NOT NULL, 
+	PRIMARY KEY (source_id, run), 
+	FOREIGN KEY(source_id) REFERENCES sources (id), 
+	FOREIGN KEY(run) REFERENCES runs (id) ON DELETE CASCADE
+)
+ WITHOUT ROWID
+
+;
+INSERT INTO "run_sources" VALUES(1,1);
+INSERT INTO "run_sources" VALUES(1,2);
+CREATE TABLE runs (
+	id INTEGER NOT NULL, 
+	run TEXT NOT NULL, 
+	entity TEXT NOT NULL, 
+	project TEXT NOT NULL, 
+	run_id TEXT NOT NULL, 
+	origin TEXT NOT NULL, 
+	name TEXT NOT NULL, 
+	url TEXT, 
+	user TEXT, 
+	"group" TEXT, 
+	job_type TEXT, 
+	tags TEXT, 
+	created_at BIGINT, 
+	state TEXT NOT NULL, 
+	config_template INTEGER NOT NULL, 
+	config BLOB NOT NULL, 
+	rows_template INTEGER NOT NULL, 
+	rows BLOB NOT NULL, 
+	"conflict" TEXT, 
+	step0 TEXT NOT NULL, 
+	profile TEXT, 
+	note TEXT NOT NULL, 
+	fit BOOLEAN NOT NULL, 
+	step FLOAT, 
+	ppo_kl FLOAT, 
+	clip_frac FLOAT, 
+	gap FLOAT, 
+	gap_metric TEXT, 
+	nan_metrics TEXT NOT NULL, 
+	step0_row TEXT, 
+	setup TEXT, 
+	plan_id INTEGER, 
+	PRIMARY KEY (id), 
+	UNIQUE (run), 
+	FOREIGN KEY(config_template) REFERENCES templates (id), 
+	FOREIGN KEY(rows_template) REFERENCES templates (id), 
+	FOREIGN KEY(plan_id) REFERENCES plans (id)
+);
+INSERT INTO "runs" VALUES(1,'_/rl/aa000000','_','rl','aa000000','disk','name-aa000000',NULL,NULL,'g1',NULL,NULL,1793435400000000,'finished',1,X'',2,X'',NULL,'found','miles','',1,0.0,0.0,0.0,0.0152,'train/train_rollout_logprob_abs_diff','','[[0]]','miles · Qwen3-0.6B',1);
+INSERT INTO "runs" VALUES(2,'_/rl/aa000001','_','rl','aa000001','disk','name-aa000001',NULL,NULL,'g1',NULL,NULL,1793435400000000,'finished',1,X'8B8E368AD50163288A650000',2,X'8B8E3689D58936D0333031330432A028960100',NULL,'found','miles','',1,0.0,0.0,0.0,0.0461,'train/train_rollout_logprob_abs_diff','','[[0]]','miles · Qwen3-0.6B',1);
+CREATE TABLE sources (
+	id INTEGER NOT NULL, 
+	source TEXT NOT NULL, 
+	read_at BIGINT, 
+	PRIMARY KEY (id), 
+	UNIQUE (source)
+);
+INSERT INTO "sources" VALUES(1,'file:/data/wandb',1793521800000000);
+CREATE TABLE templates (
+	id INTEGER NOT NULL, 
+	kind TEXT NOT NULL, 
+	digest BLOB NOT NULL, 
+	body BLOB NOT NULL, 
+	PRIMARY KEY (id), 
+	UNIQUE (digest)
+);
+INSERT INTO "templates" VALUES(1,'config',X'3D864F858DA4A621A7F52EEEB81DA724',X'8B8E8E56CA488B4FCE484DCE2EC8CFCC2B518AD551D2CFCD4F49CD29D60F2C4FCD33D635D03373028A02152616A5172BE928E51401B986A9BA0666C8A2C5A9A92920F1D85800');
+INSERT INTO "templates" VALUES(2,'rows',X'C8CF5A8A4866731A26DCD5FD3BE9CBF7',X'7D8B4B0AC0200C44EFE25AFA839E462468AB451A9A10B5E7EF77DB6E8661DE1B638CEA9456247310657567F5BBEC0E6BC86729E2D2D6E612F88F3313AC7819CDB7B3C08489A3B8E95FBC138410A916405A58C883F319E614E3F3EDC7C1DA03');
+INSERT INTO "templates" VALUES(3,'verdict',X'22A55AF7BBED55B7BB68EC92C56EB6EC',X'9D92514FC3201485FFCAC2F39CADBACDBEFA0F7C9E0DB9A5B72DD91D10A05B8CF1BF5B285D86FA607CA1E13B9C72CF0987C38119A3F99158BD2E3645BD9E802069786741DCB01ECCBC2BB70F1118AB3B493841769ABE8E45EAD08FE6CA566F635134FBD5EB05D5E35DB1D9BDB0E567FC84DECA7003F316A4BA8F2BB79A488F9E93EEA70B1A0E8DE3ADECBAD97746DB4AE1836940203FBCCF9CA0C110408D44115804A7559CA99E0178A9A76D99E2187E061A3146AAE6D0038A63707C7C2687EA91ADFF986839FD7B2B8BAAC204FB0C09541E6D5EEDA291BE24E129E383EC8724ECB6DF8645C56F6CCF3FD51BF3361FC5C9FE0449AA32A50DFD9755EA6EA1406648E78B32531A70324467FAA2F2064008341EDB8976400E33F1BFCFE25AAFF6B17956D75F');
+CREATE TABLE verdicts (
+	run INTEGER NOT NULL, 
+	verdict TEXT NOT NULL, 
+	digest BLOB NOT NULL, 
+	template INTEGER NOT NULL, 
+	body BLOB NOT NULL, 
+	changed_at BIGINT NOT NULL, 
+	PRIMARY KEY (run), 
+	FOREIGN KEY(run) REFERENCES runs (id) ON DELETE CASCADE, 
+	FOREIGN KEY(template) REFERENCES templates (id)
+);
+INSERT INTO "verdicts" VALUES(1,'healthy',X'EFB6A16670ABE9BC',3,X'',1793521800000000);
+INSERT INTO "verdicts" VALUES(2,'broken',X'9C3DABD93FB0713B',3,X'8B8E36D3318AD589564A2ACACF4ECD5302B28A53CB528B1273144A3273538B15324B8A158A12F3D253956281CA20C848C73C3696A1C6ECD3940DD70302B2E366392FE7B0770000',1793521800000000);
+CREATE INDEX ix_runs_run_id ON runs (run_id);
+CREATE INDEX ix_run_sources_run ON run_sources (run);
+CREATE INDEX ix_marks_run ON marks (run);
+COMMIT;
