@@ -169,6 +169,7 @@ def _read_all(store: Store, texts: Sequence[str], job: Job, outside: Outside) ->
     finder = Step0Finder(profiles_of(job.loaded))
     _refresh(store, finder, job)
     pulled = pull(store, texts, finder, outside)
+    store.follow_tags(now=job.clock())
     failures = [part.failure for part in pulled if part.failure]
     if len(failures) == len(pulled):
         raise failures[0]

@@ -11,7 +11,19 @@ import typer
 from typer.exceptions import TyperException
 
 from step0_wandb import __version__, documents
-from step0_wandb.cli import check, demo, explain, output, profiles, ranges, report, runs, settings, sync
+from step0_wandb.cli import (
+    check,
+    demo,
+    explain,
+    label,
+    output,
+    profiles,
+    ranges,
+    report,
+    runs,
+    settings,
+    sync,
+)
 from step0_wandb.cli.session import command
 from step0_wandb.errors import Step0Error, UsageError
 
@@ -34,6 +46,8 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "runs": runs.runs,
     "ranges": ranges.ranges,
     "explain": explain.explain,
+    "label": label.label,
+    "accept": label.accept,
     "report": report.report,
     "demo": demo.demo,
     "settings": settings.settings,
