@@ -27,9 +27,10 @@ Kind = Literal["config", "rows", "verdict"]
 TRIED = 16
 """So many of a kind's newest templates are compared with a document."""
 NEAR = 1 / 16
+"""Share of leaves with another word up to which the first template that is tried will do."""
 FAR = 1 / 8
-"""Share of a document's leaves with another word: up to `NEAR` the first template will do, beyond `FAR`
-the document becomes a template of its own."""
+FEW = 8
+"""A document becomes a template of its own with more than `FEW` other words and more than this share."""
 SPARE = 8
 PER_TEMPLATE = 16
 """New templates of a kind: `SPARE` at once and one for every `PER_TEMPLATE` documents, so that a fleet
@@ -67,7 +68,7 @@ class Templates:
         recent = self._recent_of(kind)
         self._spare[kind] = min(SPARE, self._spare.get(kind, SPARE) + 1 / PER_TEMPLATE)
         best = self._nearest(leaves, recent)
-        if best is None or (best.difference.words > SPARE + len(leaves) * FAR and self._spare[kind] >= 1):
+        if best is None or (best.difference.words > max(FEW, FAR * len(leaves)) and self._spare[kind] >= 1):
             self._spare[kind] -= 1
             best = _Match(self._add(kind, Template(leaves)), Difference({}, [], [], 0))
         if best.template in recent:
