@@ -119,9 +119,15 @@ class Fetcher:
     """
 
     def __init__(
-        self, project: ProjectClient, finder: Step0Finder, *, metrics: Iterable[str] = (), flat: bool = False
+        self,
+        project: ProjectClient,
+        finder: Step0Finder,
+        *,
+        page_size: int = PAGE_SIZE,
+        metrics: Iterable[str] = (),
+        flat: bool = False,
     ) -> None:
-        self.page_size = PAGE_SIZE
+        self.page_size = page_size
         self.flat = flat
         self.refused = False
         self._project = project

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from step0_wandb.profiles import load_profiles
 from step0_wandb.sources.address import RemoteAddress
 from step0_wandb.sources.credentials import Places, find_account
+from step0_wandb.sources.fetch import PAGE_SIZE
 from step0_wandb.sources.graphql import GraphQLClient
 from step0_wandb.sources.http import Limits
 from step0_wandb.sources.pace import Pace, Time
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 NOWHERE = Path("/nowhere")
 START = datetime(2026, 11, 1, tzinfo=UTC)
 CONFIG = {"hf_checkpoint": "/models/Qwen3-0.6B", "global_batch_size": 256}
-QUICK = Limits(connect_s=2.0, deadline_s=0.4)
+PATIENT = Limits(deadline_s=10.0)
+HASTY = Limits(deadline_s=0.3)
+"""For tests with hangs, which take real time."""
 
 
 class SleepyTime:
@@ -78,6 +81,10 @@ class MemoryStore:
         self.updates += page.updates
         self.deleted += page.deleted
 
+    def take_all(self, runs: dict[str, RunRecord], *, cursor: dict[str, Json] | None) -> None:
+        """Hold what another store holds."""
+        self.runs, self.cursor = dict(runs), cursor
+
     def gaps(self) -> dict[str, float | None]:
         """Return the gap of every run."""
         return {name: self.finder.find(record).gap for name, record in self.runs.items()}
@@ -86,10 +93,11 @@ class MemoryStore:
 class Lab:
     """One project on the double, its store, and a source for each sync."""
 
-    def __init__(self, server: WandbServer, *, project: str = "rl", limits: Limits = QUICK) -> None:
+    def __init__(self, server: WandbServer, *, project: str = "rl", limits: Limits = PATIENT) -> None:
         self.server = server
         self.project = project
         self.limits = limits
+        self.page_size = PAGE_SIZE
         self.time = SleepyTime()
         self.finder = Step0Finder(load_profiles())
         self.store = MemoryStore(self.finder)
@@ -109,7 +117,9 @@ class Lab:
         pace = Pace(per_second=1e6, time=self.time.time())
         client = GraphQLClient(account, pace=pace, environ={}, limits=self.limits)
         address = RemoteAddress("lab", self.project, run_id)
-        return ServerSource(address, client, self.finder, clock=lambda: START + timedelta(days=30))
+        return ServerSource(
+            address, client, self.finder, clock=lambda: START + timedelta(days=30), page_size=self.page_size
+        )
 
     def pages(self, run_id: str | None = None) -> Iterator[Page]:
         """Yield the pages of a sync without storing them."""
