@@ -1,0 +1,1 @@
+"""Where runs come from: each source turns what it finds into records."""
