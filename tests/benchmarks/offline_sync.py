@@ -1,0 +1,209 @@
+"""How fast run directories are read: ``python -m tests.benchmarks.offline_sync``.
+
+The directories are like those of Miles: 600 config keys, system metrics every few records, step 0 after
+the evaluation and rollout rows, then a long history, 1 MB each. The large file repeats real records, as
+a long run does. Beside ours stands the plain way: every record of every file through the W&B client's
+own protobuf classes. Times are the best of three; files are in the page cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import tempfile
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from step0_wandb.profiles import load_profiles
+from step0_wandb.sources.frames import LogReader, Record
+from step0_wandb.sources.offline import OfflineSource
+from step0_wandb.step0 import Step0Finder
+from tests.support.runs import (
+    BLOCK,
+    Memory,
+    append,
+    exit_record,
+    filler_record,
+    history_record,
+    run_record,
+    wandb_file,
+    write_file,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MB = 1_000_000
+STAMP = "20260101_{:06d}"
+WORDS = tuple(f"word{number}" for number in range(64))
+SCALARS = (None, False, True, 0, 1, 8, 4096, 0.0, 1.0, 0.95, 1e-8, "bf16", "flash", "cosine", [], ["a", "b"])
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The best of some runs: its time, and what it returned."""
+
+    seconds: float
+    result: Any
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--directories", type=int, default=1000)
+    parser.add_argument("--large-mb", type=int, default=1000)
+    parser.add_argument("--keep", type=Path, help="write the files here and leave them")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="step0-bench-") as scratch:
+        root = given.keep or Path(scratch)
+        history = [*_beginning(_rng(7)), *_history(_rng(8), MB)]
+        print(f"{given.directories} directories of 1 MB each are being written ...", flush=True)
+        for number in range(given.directories):
+            _write(root / "many", history, number)
+        _report_many(root / "many")
+        small = _write(root / "small", history, 0)
+        large = root / "large" / small.parent.name / small.name
+        _write_large(large, history, given.large_mb * MB)
+        _report_sizes(small, large)
+
+
+def _report_many(root: Path) -> None:
+    files = sorted(root.rglob("*.wandb"))
+    total = sum(path.stat().st_size for path in files)
+    first = _best(lambda: _read(root, Memory()))
+    memory, source = first.result
+    again = _best(lambda: _read(root, memory))
+    sample = files[:: max(1, len(files) // 20)]
+    plain = _best(lambda: [_plainly(path) for path in sample], times=1)
+    each = plain.seconds / len(sample)
+    share = source.counts.bytes_read / total
+    print(f"{'':34}{'dirs':>7}{'MB':>8}{'seconds':>10}{'ms/run':>9}{'read':>8}")
+    _row("first pass", len(files), total, first.seconds, f"{share:.1%}")
+    _row("second pass, nothing changed", len(files), total, again.seconds, "0.0%")
+    _row("client's protobuf, every record *", len(files), total, each * len(files), "100.0%")
+    print(f"* {len(sample)} directories measured, multiplied")
+    assert again.result[1].counts.bytes_read == 0
+    assert len(memory.records) == len(files)
+
+
+def _report_sizes(small: Path, large: Path) -> None:
+    print(f"\n{'time to the first verdict of one file':34}{'MB':>15}{'ms':>10}")
+    for path in (small, large):
+        timing = _best(lambda path=path: _read(path, Memory()), times=5)
+        print(f"{'':34}{path.stat().st_size / MB:>15,.0f}{timing.seconds * 1000:>10.1f}")
+
+
+def _row(what: str, count: int, total: int, seconds: float, share: str) -> None:
+    each = seconds / count * 1000
+    print(f"{what:34}{count:>7,}{total / MB:>8,.0f}{seconds:>10.2f}{each:>9.2f}{share:>8}")
+
+
+def _best(action: Callable[[], Any], times: int = 3) -> Timing:
+    timings = []
+    for _ in range(times):
+        start = time.perf_counter()
+        result = action()
+        timings.append(Timing(time.perf_counter() - start, result))
+    return min(timings, key=lambda timing: timing.seconds)
+
+
+def _read(root: Path, memory: Memory) -> tuple[Memory, OfflineSource]:
+    finder = Step0Finder(load_profiles())
+    source = OfflineSource(root, finder, clock=lambda: datetime.now(UTC))
+    after = Memory(dict(memory.marks), dict(memory.records))
+    after.keep(source.read(memory))
+    assert all(finder.find(record).gap is not None for record in after.records.values())
+    return after, source
+
+
+def _plainly(path: Path) -> int:
+    """Return the history rows of a file, by the client's own classes; it has no reader of files any more."""
+    from wandb.proto import wandb_internal_pb2
+
+    data = path.read_bytes()
+    rows = 0
+    for item in LogReader(lambda at, size: data[at : at + size], len(data)).records():
+        if isinstance(item, Record):
+            rows += wandb_internal_pb2.Record.FromString(item.data).WhichOneof("record_type") == "history"
+    return rows
+
+
+def _write(root: Path, history: list[bytes], number: int) -> Path:
+    run_id = f"run{number:05d}"
+    record = run_record(run_id, _config(_rng(number)), started=1767225600 + number)
+    content = wandb_file(record, *history, exit_record())
+    return write_file(root, content, run_id=run_id, stamp=STAMP.format(number))
+
+
+def _write_large(path: Path, history: list[bytes], size: int) -> None:
+    path.parent.mkdir(parents=True)
+    head = wandb_file(run_record("run00000", _config(_rng(0))), *history)
+    whole = head[: len(head) // BLOCK * BLOCK]  # ends inside a record: the next block begins a new one
+    body = wandb_file(*_history(_rng(9), MB))[BLOCK:]
+    body = body[: len(body) // BLOCK * BLOCK]
+    with path.open("wb") as file:
+        file.write(whole)
+        while file.tell() < size:
+            file.write(body)
+        file.write(append(b"", exit_record()))
+
+
+def _config(rng: random.Random) -> dict[str, Any]:
+    names = _rng(1)
+    keys = {"_".join(names.sample(WORDS, 3)): rng.choice(SCALARS) for _ in range(600)}
+    return keys | {
+        "hf_checkpoint": "/models/Qwen3-0.6B",
+        "load": f"/checkpoints/{rng.randrange(10**6)}",
+        "wandb_key": "0123456789abcdef" * 2 + "01234567",
+        "sglang_server_args": {name: rng.choice(SCALARS) for name in WORDS},
+    }
+
+
+def _beginning(rng: random.Random) -> list[bytes]:
+    """Return what comes before and with step 0: evaluation, rollout and training rows."""
+    evaluation = {"eval/step": 0, **{f"eval/{word}": rng.random() for word in WORDS[:10]}}
+    rollout = {"rollout/step": 0, **{f"rollout/{word}": rng.random() for word in WORDS[:16]}}
+    step = {f"train/{word}": rng.random() for word in WORDS[:14]} | {
+        "train/ppo_kl": 0.0,
+        "train/pg_clipfrac": 0.0,
+        "train/train_rollout_logprob_abs_diff": 0.0152,
+    }
+    rows = [evaluation, rollout, {**step, "train/step": 0}, {**step, "train/step": 1}]
+    return [record for row in rows for record in (*_system(rng), history_record(row))]
+
+
+def _history(rng: random.Random, size: int) -> list[bytes]:
+    records: list[bytes] = []
+    written, step = 0, 2
+    while written < size - 120_000:
+        row = {f"train/{word}": rng.random() for word in WORDS[:20]} | {
+            "train/step": step,
+            "train/ppo_kl": 1e-4,
+        }
+        new = [*_system(rng), history_record(row)]
+        records += new
+        written += sum(map(len, new))
+        step += 1
+    return records
+
+
+def _system(rng: random.Random) -> list[bytes]:
+    from wandb.proto import wandb_internal_pb2
+
+    stats = wandb_internal_pb2.Record(num=5)
+    stats.stats.timestamp.seconds = 1767225600
+    for gpu in range(8):
+        for word in WORDS[:5]:
+            stats.stats.item.add(key=f"gpu.{gpu}.{word}", value_json=json.dumps(rng.random()))
+    return [stats.SerializeToString(), filler_record(90), filler_record(140)]
+
+
+def _rng(seed: int) -> random.Random:
+    return random.Random(seed)  # noqa: S311 - the same files each time is the point
+
+
+if __name__ == "__main__":
+    main()
