@@ -17,6 +17,8 @@ from step0_wandb import demo
 from step0_wandb.demo import write_demo
 from step0_wandb.demo.scenario import directories
 from step0_wandb.errors import Step0Error, UsageError
+from step0_wandb.job import Job, run_sync
+from step0_wandb.settings import load_settings
 
 NOW = datetime(2026, 10, 20, 12, 0, tzinfo=UTC)
 GAP = "train/train_rollout_logprob_abs_diff"
@@ -304,3 +306,33 @@ def test_a_client_that_fails_is_told_with_its_last_words(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "WRITER", writer)
     with pytest.raises(Step0Error, match="could not write the demo: no space left on device"):
         write_demo(tmp_path / "demo", now=NOW)
+
+
+MEANT = {
+    "qwen3-0.6b-dapo": "healthy",
+    "leila-lr-3e-6": "healthy",
+    "qwen2.5-math-7b": "healthy",
+    "qwen2.5-7b-gsm8k": "healthy",
+    "qwen3-0.6b-dapo-topp": "no-range",
+    "qwen3-1.7b-dapo": "no-range",
+    "qwen2.5-7b-gsm8k-old": "unchecked",
+    "qwen3-0.6b-dapo-v2": "broken",
+    "qwen3-0.6b-newlauncher": "broken",
+    "qwen2.5-math-7b-eps": "broken",
+    "qwen3-0.6b-fp16softmax": "suspect",
+    "qwen3-0.6b-rollout-logprobs": "suspect",
+    "qwen3-0.6b-dapo-resume": "no-step0",
+    "qwen3-0.6b-long": "no-step0",
+    "sft-warmstart": "no-step0",
+    "qwen3-1.7b-dapo-v2": "pending",
+}
+
+
+def test_the_main_job_gives_every_run_the_verdict_that_it_is_there_for(folder):
+    loaded = load_settings(folder.settings, cwd=folder.directory, environ={})
+    result = run_sync(Job(loaded, clock=lambda: NOW))
+    assert result.problems == ()
+    assert len(result.changed) == folder.runs
+    assert {(run.group, run.verdict) for run in result.changed} == set(MEANT.items())
+    (reference,) = [item for item in result.setups if item.n > 2]
+    assert (reference.n, reference.seen_low, reference.seen_high) == (18, 0.014802754, 0.015698012)
