@@ -1,0 +1,128 @@
+"""Every block of the README does what the README says."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from step0_wandb.demo import write_demo
+from step0_wandb.errors import Step0Error
+from step0_wandb.settings import load_settings
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+EXPECTED = {
+    "step0-wandb check ./wandb/latest-run": 8,  # the newest example run is in its first rollout
+}
+
+
+def blocks(language):
+    return [text for name, text in BLOCKS if name == language]
+
+
+def installs():
+    return [line for line in "\n".join(blocks("sh")).splitlines() if line.startswith("python3 -m venv")]
+
+
+def commands():
+    lines = "\n".join(blocks("sh")).splitlines()
+    return [line for line in lines if line.startswith("step0-wandb ")]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Return a directory that holds a fresh demo, with the main job run on it."""
+    folder = write_demo(tmp_path_factory.mktemp("readme") / "step0-demo", now=datetime.now(UTC))
+    done = step0(["sync"], folder.directory)
+    assert done.returncode == 0, done.stderr
+    (folder.directory.parent / "alarm.txt").write_text(done.stdout)
+    return folder.directory
+
+
+def run(command, cwd, **variables):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "STEP0_"))}
+    environ = kept | {"PYTHONPATH": str(ROOT)} | variables
+    return subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, check=False)
+
+
+def step0(words, cwd):
+    return run([sys.executable, "-m", "step0_wandb", *words], cwd)
+
+
+def words_of(text):
+    return " ".join(text.split())
+
+
+def test_the_first_forty_lines_hold_alarm_both_commands_and_the_notebook_call():
+    top = "\n".join(README.splitlines()[:40])
+    assert top.count("```") == 8
+    for text in [*blocks("text")[:1], *installs(), *blocks("python")[:1]]:
+        assert text in top
+
+
+def test_the_alarm_is_what_the_demo_prints(place):
+    printed = words_of((place.parent / "alarm.txt").read_text())
+    for line in blocks("text")[0].splitlines():
+        assert words_of(line) in printed
+
+
+def test_the_demo_and_the_tests_are_installed_with_the_lock():
+    demo, tests = installs()
+    assert demo.endswith(".venv/bin/step0-wandb demo")
+    assert tests.endswith(".venv/bin/python -m pytest -n 2")
+    assert demo.count("-c requirements.lock") == tests.count("-c requirements.lock") == 1
+    assert tests in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("line", commands())
+def test_a_command_runs_on_the_demo(line, place, tmp_path):
+    program = tmp_path / "step0-wandb"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m step0_wandb "$@"\n')
+    program.chmod(0o755)
+    done = run(["sh", "-c", line], place, PATH=f"{tmp_path}:{os.environ['PATH']}")
+    assert done.returncode == EXPECTED.get(line, 0), done.stderr
+
+
+@pytest.mark.parametrize("block", blocks("python"))
+def test_a_notebook_call_runs_on_the_demo(block, place):
+    program = f"import matplotlib; matplotlib.use('agg')\n{block}\nprint(len(runs), len(verdicts))"
+    done = run([sys.executable, "-c", program], place.parent)
+    assert (done.returncode, done.stderr) == (0, "")
+    runs, verdicts = map(int, done.stdout.split())
+    assert runs == verdicts > 30
+
+
+@pytest.mark.parametrize("block", blocks("toml"))
+def test_settings_are_accepted_and_no_default(block, tmp_path):
+    (tmp_path / "step0.toml").write_text(block, encoding="utf-8")
+    loaded = load_settings(cwd=tmp_path, environ={})
+    assert set(tomllib.loads(block)) <= {key.split(".")[0] for key in loaded.origins}
+
+
+def test_cron_runs_a_command_that_exists(place):
+    for block in blocks("cron"):
+        command = block.rsplit("step0-wandb ", 1)[1]
+        assert step0(shlex.split(command), place).returncode == 0
+
+
+def test_the_readme_names_only_commands_that_there_are(place):
+    helped = step0(["--help"], place).stdout
+    assert set(re.findall(r"step0-wandb ([a-z]+)", README)) <= set(
+        re.findall(r"^ {2}([a-z]+) ", helped, re.MULTILINE)
+    )
+
+
+def test_the_readme_tells_every_exit_code_of_an_error():
+    told = {int(code) for code in re.findall(r"^\| (\d+) \|", README, re.MULTILINE)}
+    assert {error.exit_code for error in (Step0Error, *descendants(Step0Error))} <= told
+
+
+def descendants(error):
+    return [each for child in error.__subclasses__() for each in (child, *descendants(child))]
