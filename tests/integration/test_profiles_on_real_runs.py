@@ -1,0 +1,123 @@
+"""Every profile on runs that the real W&B client wrote, with the framework's own keys and defaults."""
+
+from datetime import UTC, datetime
+
+import pandas as pd
+import pytest
+
+import step0_wandb as s0
+from step0_wandb.profiles import load_profiles
+from step0_wandb.sources.offline import OfflineSource
+from step0_wandb.step0 import Step0Finder
+from step0_wandb.store.columns import columns_of, frame_of
+from tests.support.frameworks import CASES, HEALTHY_RUNS, UNKNOWN, name_of, write_runs
+
+FINDER = Step0Finder(load_profiles())
+OWN_PROFILE = """
+name = "inhouse"
+title = "Our trainer"
+metrics = {ppo_kl = ["policy/kl"], gap = [{metric = "policy/engine_gap", statistic = "mean |log-prob difference|"}]}
+step = {keys = ["opt_step"], first = "0"}
+setup = [
+    {label = "model", value = "model(weights)"},
+    {label = "temperature", value = "sampler.temperature", default = 1},
+]
+exact = [{kind = "exact", limit = 1e-9, above = "broken"}]
+"""
+
+
+class NothingKnown:
+    @property
+    def marks(self):
+        return {}
+
+    def record(self, _key):
+        return None
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    root = tmp_path_factory.mktemp("frameworks")
+    write_runs(root)
+    return root
+
+
+def read(directory, finder):
+    source = OfflineSource(directory, finder, clock=lambda: datetime.now(UTC))
+    return [(reading.record, finder.facts(reading.record)) for reading in source.read(NothingKnown())]
+
+
+def judged(readings):
+    """Return the verdict of each run among the runs of its own project."""
+    rows = frame_of(columns_of(record, found) for record, found in readings)
+    parts = [s0.judge(part.reset_index(drop=True)) for _, part in rows.groupby("project")]
+    return pd.concat(parts).set_index("run_id")["verdict"]
+
+
+@pytest.fixture(scope="module")
+def readings(directory):
+    return read(directory, FINDER)
+
+
+@pytest.fixture(scope="module")
+def facts(readings):
+    return {record.run_id: found for record, found in readings}
+
+
+@pytest.fixture(scope="module")
+def verdicts(readings):
+    return judged(readings)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_what_is_asserted_of_a_framework_follows_its_config(facts, case):
+    for number in range(HEALTHY_RUNS + 1):
+        found = facts[name_of(case, number)]
+        assert (found.step0.status, found.step0.profile) == ("found", case.profile)
+        assert found.step0.note == ""
+        assert found.setup == case.setup
+        plan = found.plan
+        assert (plan.ppo_kl.kind, plan.clip_frac.kind, plan.gap.kind) == (
+            case.ppo_kl,
+            case.clip_frac,
+            case.gap_rule,
+        )
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_no_limit_of_a_profile_is_broken_by_its_healthy_defaults(facts, case):
+    for number in range(1, HEALTHY_RUNS + 1):
+        found = facts[name_of(case, number)]
+        for value, rule in (
+            (found.step0.ppo_kl, found.plan.ppo_kl),
+            (found.step0.clip_frac, found.plan.clip_frac),
+        ):
+            if value is not None and rule.limit is not None:
+                assert abs(value) <= rule.limit
+            if value is not None and rule.kind == "averaged":
+                assert abs(value) < rule.broken_from
+        if found.plan.gap.kind == "range" and not found.plan.gap_zero:
+            assert 0 < found.step0.gap < (found.plan.ceiling or float("inf"))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_broken_run_is_found_and_no_healthy_one_is_accused(verdicts, case):
+    assert verdicts[name_of(case, 0)] == case.verdict
+    for number in range(1, HEALTHY_RUNS + 1):
+        assert verdicts[name_of(case, number)] in case.healthy
+
+
+def test_a_framework_that_nobody_knows_works_with_a_profile_of_ones_own(directory, facts, tmp_path):
+    assert facts[name_of(UNKNOWN, 1)].step0.status == "no-step0"
+    path = tmp_path / "inhouse.toml"
+    path.write_text(OWN_PROFILE, encoding="utf-8")
+    own = [
+        (record, found)
+        for record, found in read(directory, Step0Finder(load_profiles([path])))
+        if record.project == UNKNOWN.name
+    ]
+    assert {found.setup for _, found in own} == {UNKNOWN.setup}
+    assert {found.plan.ppo_kl.kind for _, found in own} == {"exact"}
+    verdicts = judged(own)
+    assert verdicts[name_of(UNKNOWN, 0)] == "broken"
+    assert {verdicts[name_of(UNKNOWN, number)] for number in range(1, HEALTHY_RUNS + 1)} == {"healthy"}
