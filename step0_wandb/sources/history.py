@@ -8,6 +8,7 @@ looked at in turn, until a window has no metric or is narrow enough to come back
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -85,7 +86,7 @@ class Trace:
             self._seen.setdefault(row.values.get(STEP, -1.0 - row.order), row)
         self._read()
         self._looks += 1
-        self.next = None if self.decided or self._looks >= MOST_LOOKS else self._after(look, seen)
+        self.next = self._after(look, seen) if self._looks < MOST_LOOKS else None
 
     def _read(self) -> None:
         """Go through the rows known so far as through a file: in order, until step 0 is decided."""
@@ -100,10 +101,13 @@ class Trace:
                 return
 
     def _after(self, look: Look, seen: Seen) -> Look | None:
-        steps = [step for step in seen.steps if step >= self._searched_to]
-        if steps:
-            return self._around(look, min(steps))
-        if self._finder.has_metrics(self.rows) or look.sparse.high is None or self._is_all():
+        located = min((step for step in seen.steps if step >= self._searched_to), default=math.inf)
+        known = min(
+            (step for step, row in self._seen.items() if self._finder.has_metrics([row])), default=math.inf
+        )
+        if located < known or (located < math.inf and not self.decided):
+            return self._around(look, int(located))
+        if known < math.inf or look.sparse.high is None or self._is_all():
             return None
         every = tuple(sorted(self._finder.metrics))
         if look.metrics == every:

@@ -141,6 +141,7 @@ class _Sync:
         self._known = known
         self._seen: set[str] = set()
         self._on_server: int | None = None
+        self._shifted = False  # between two pages, so that the second may have skipped runs
 
     def one(self, name: str) -> Iterator[Page]:
         """Yield the page of a single run."""
@@ -166,7 +167,7 @@ class _Sync:
             yield self._page(self._fetcher.by_name(lost, _QUICK))
         if old_profiles != self._source.fingerprint:
             yield from self._again()
-        if self._on_server is not None and self._on_server != self._expected():
+        if self._shifted or (self._on_server is not None and self._on_server != self._expected()):
             yield from self._reconcile()
 
     def _news(self) -> Iterator[Page]:
@@ -183,6 +184,7 @@ class _Sync:
         question: Question | None = Question(filters, besides=besides)
         while question is not None:
             page = self._fetcher.page(question)
+            self._shifted |= self._on_server not in (None, page.count)
             self._on_server = page.count
             light = page.besides
             if page.more_besides:

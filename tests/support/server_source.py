@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,7 @@ from step0_wandb.step0 import Step0Finder
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from step0_wandb.records import Json, Problem, RunRecord
-    from step0_wandb.sources.server import Page, RunUpdate
+    from step0_wandb.records import FileMark, Json, Page, Problem, RunRecord, RunUpdate
     from tests.support.wandb_server import WandbServer
 
 NOWHERE = Path("/nowhere")
@@ -30,6 +30,12 @@ CONFIG = {"hf_checkpoint": "/models/Qwen3-0.6B", "global_batch_size": 256}
 PATIENT = Limits(deadline_s=10.0)
 HASTY = Limits(deadline_s=0.3)
 """For tests with hangs, which take real time."""
+
+
+@cache
+def shipped_finder() -> Step0Finder:
+    """Return the finder of the shipped profiles, loaded once."""
+    return Step0Finder(load_profiles())
 
 
 class SleepyTime:
@@ -60,6 +66,13 @@ class MemoryStore:
     updates: list[RunUpdate] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     readings: int = 0
+
+    @property
+    def marks(self) -> dict[str, FileMark]:
+        return {}
+
+    def record(self, key: str) -> RunRecord | None:
+        return self.runs.get(key.rpartition("/")[2])
 
     def names(self) -> frozenset[str]:
         return frozenset(self.runs)
@@ -99,16 +112,16 @@ class Lab:
         self.limits = limits
         self.page_size = PAGE_SIZE
         self.time = SleepyTime()
-        self.finder = Step0Finder(load_profiles())
+        self.finder = shipped_finder()
         self.store = MemoryStore(self.finder)
         self.source: ServerSource = self.open()
 
-    def add(self, name: str, *, minutes: float = 0.0, at: int = 3, **options: Any) -> None:
+    def add(self, run_id: str, *, minutes: float = 0.0, at: int = 3, **options: Any) -> None:
         """Put a Miles run on the server, `at` rows before its first optimizer step."""
         options.setdefault("rows", miles_rows(at=at))
         options.setdefault("config", CONFIG)
         created_at = START + timedelta(minutes=minutes)
-        self.server.add_run("lab", self.project, name, created_at=created_at, **options)
+        self.server.add_run("lab", self.project, run_id, created_at=created_at, **options)
 
     def open(self, run_id: str | None = None) -> ServerSource:
         """Return a new source, as a new process would have it."""
