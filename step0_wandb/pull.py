@@ -192,6 +192,7 @@ class _Pull:
             self._new += len(self._store.save_readings(self._name, items, now=now))
             self._store.update_runs(page.updates)
             self._store.mark_deleted(page.deleted, now=now)
+            self._store.hear(page.heartbeats)
             if page.cursor:
                 self._store.save_cursor(self._name, dict(page.cursor))
         self._read += len(page.readings)

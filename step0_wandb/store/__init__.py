@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from step0_wandb.store.columns import COLUMNS, Wanted, columns_of, frame_of
-from step0_wandb.store.people import Accept, Label
+from step0_wandb.store.outbox import Message, Queued, Subject, Whereabouts
+from step0_wandb.store.people import Accept, Label, Mute
 from step0_wandb.store.queries import SourceState
 from step0_wandb.store.store import Store
 
@@ -15,9 +16,14 @@ __all__ = [
     "NOWHERE",
     "Accept",
     "Label",
+    "Message",
+    "Mute",
+    "Queued",
     "SourceState",
     "Store",
+    "Subject",
     "Wanted",
+    "Whereabouts",
     "columns_of",
     "frame_of",
 ]

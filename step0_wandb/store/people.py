@@ -9,10 +9,12 @@ from sqlalchemy import delete, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from step0_wandb.store import notes
-from step0_wandb.store.schema import accepts, labels
+from step0_wandb.store.schema import accepts, labels, mutes
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from sqlalchemy import ColumnElement
 
     from step0_wandb.records import LabelName
     from step0_wandb.store.database import Database
@@ -39,9 +41,22 @@ class Accept:
     at: datetime
 
 
-def say(database: Database, word: Label | Accept) -> None:
+@dataclass(frozen=True, slots=True)
+class Mute:
+    """A person's word that there shall be no alerts of a setup: until when, who said it, and when (UTC)."""
+
+    setup: str
+    until: datetime
+    who: str
+    at: datetime
+
+
+_TABLES = {Label: labels, Accept: accepts, Mute: mutes}
+
+
+def say(database: Database, word: Label | Accept | Mute) -> None:
     """Store a person's word, in place of an earlier one on the same run or setup."""
-    table = labels if isinstance(word, Label) else accepts
+    table = _TABLES[type(word)]
     statement = upsert(table).values(asdict(word))
     rest = {column.name: statement.excluded[column.name] for column in table.c if not column.primary_key}
     with database.transaction() as connection:
@@ -70,3 +85,28 @@ def all_accepts(database: Database) -> dict[str, Accept]:
     with database.transaction() as connection:
         found = connection.execute(select(accepts).order_by(accepts.c.setup)).mappings()
         return {row["setup"]: Accept(**row) for row in found}
+
+
+def unmute(database: Database, setup: str) -> bool:
+    """Forget the mute of a setup; return whether it had one."""
+    return _unmute(database, mutes.c.setup == setup)
+
+
+def end_mutes(database: Database, *, now: datetime) -> bool:
+    """Forget the mutes that are over; return whether there was one."""
+    return _unmute(database, mutes.c.until <= now)
+
+
+def _unmute(database: Database, where: ColumnElement[bool]) -> bool:
+    with database.transaction() as connection:
+        had_one = bool(connection.execute(delete(mutes).where(where)).rowcount)
+        if had_one:
+            notes.put(database, notes.STALE, value=True)
+        return had_one
+
+
+def all_mutes(database: Database) -> dict[str, Mute]:
+    """Return every mute by setup."""
+    with database.transaction() as connection:
+        found = connection.execute(select(mutes).order_by(mutes.c.setup)).mappings()
+        return {row["setup"]: Mute(**row) for row in found}

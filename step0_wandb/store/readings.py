@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
-from step0_wandb.store import notes
+from step0_wandb.store import notes, outbox
 from step0_wandb.store.rows import (
     METRICS,
     capture_columns,
@@ -273,6 +273,7 @@ def _write(database: Database, batch: _Batch, source_id: int) -> None:
     _write_marks(database, batch.marks, numbers, source_id)
     for key, into in batch.absorbed.items():
         _absorb_label(database, key, into)
+        outbox.rename(database.connection, key, into)
         _absorb(database, numbers[key], numbers[into])
     if batch.inserts or batch.updates or batch.absorbed:
         notes.put(database, notes.STALE, value=True)

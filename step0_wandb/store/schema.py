@@ -26,7 +26,7 @@ from sqlalchemy import (
 if TYPE_CHECKING:
     from sqlalchemy import Dialect
 
-VERSION = 2
+VERSION = 3
 """The version of the schema below; the migration that makes it has the same number."""
 APPLICATION_ID = 0x53_74_65_70
 """Tells a store from the SQLite files of other programs ("Step"; ``PRAGMA application_id``)."""
@@ -118,6 +118,7 @@ runs = Table(
     Column("created_at", UtcTime),
     Column("state", Words, nullable=False),
     Column("deleted_at", UtcTime),
+    Column("heartbeat_at", UtcTime),
     # what it logged
     Column("config_template", ForeignKey("templates.id"), nullable=False),
     Column("config", LargeBinary, nullable=False),
@@ -215,6 +216,45 @@ accepts = Table(
     Column("who", Words, nullable=False),
     Column("at", UtcTime, nullable=False),
 )
+
+mutes = Table(
+    "mutes",
+    metadata,
+    Column("setup", Words, primary_key=True),
+    Column("until", UtcTime, nullable=False),
+    Column("who", Words, nullable=False),
+    Column("at", UtcTime, nullable=False),
+)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("channel", Text, nullable=False),
+    Column("severity", Text, nullable=False),
+    Column("title", Words, nullable=False),
+    Column("text", Words, nullable=False),
+    Column("entity", Words, nullable=False),
+    Column("project", Words, nullable=False),
+    Column("run_id", Words, nullable=False),
+    Column("url", Words),
+    Column("queued_at", UtcTime, nullable=False),
+    Column("sent_at", UtcTime),
+    Column("failure", Words),
+)
+"""Alerts as they go out; `sent_at` is set by the word of whoever took it, `failure` says why not."""
+
+alerted = Table(
+    "alerted",
+    metadata,
+    Column("channel", Text, primary_key=True),
+    Column("subject", Words, primary_key=True),
+    Column("level", Text, primary_key=True),
+    Column("message", ForeignKey("outbox.id", ondelete="CASCADE"), index=True),
+    Column("at", UtcTime, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""What has its alert, by run key or setup: no second one is made. Without a message, another store sent it."""
 
 meta = Table(
     "meta",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Self, cast
 
 from sqlalchemy import select, update
 
-from step0_wandb.store import notes, people, queries, readings, tags, verdicts
+from step0_wandb.store import notes, outbox, people, queries, readings, tags, verdicts
 from step0_wandb.store.columns import Wanted
 from step0_wandb.store.database import Database
 from step0_wandb.store.file import open_copy, open_to_read, open_to_write
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
         RunRecord,
         SetupRange,
     )
-    from step0_wandb.store.people import Accept, Label
+    from step0_wandb.store.outbox import Outbox, Whereabouts
+    from step0_wandb.store.people import Accept, Label, Mute
     from step0_wandb.store.queries import RunUpdate, SourceState
 
 Mode = Literal["write", "read", "copy"]
@@ -295,12 +296,60 @@ class Store:
         tags.follow(self._database, now=now)
 
     def accept(self, accept: Accept) -> None:
-        """Store that a setup's level is right, in place of an earlier word on it."""
-        people.say(self._database, accept)
+        """Store that a setup's level is right, in place of an earlier word on it.
+
+        That answers the alerts on the setup: should it move again, it is told again.
+        """
+        with self._database.transaction():
+            people.say(self._database, accept)
+            outbox.forget_setup(self._database, accept.setup, until=accept.at)
 
     def accepts(self) -> dict[str, Accept]:
         """Return every accepted setup by its label."""
         return people.all_accepts(self._database)
+
+    def mute(self, mute: Mute) -> None:
+        """Store that there shall be no alerts of a setup for a while, in place of an earlier word on it."""
+        people.say(self._database, mute)
+
+    def unmute(self, setup: str) -> bool:
+        """Forget the mute of a setup; return whether it had one."""
+        return people.unmute(self._database, setup)
+
+    def end_mutes(self, *, now: datetime) -> None:
+        """Forget the mutes that are over; what they held back is looked at anew."""
+        people.end_mutes(self._database, now=now)
+
+    def mutes(self) -> dict[str, Mute]:
+        """Return every mute by its setup, over or not."""
+        return people.all_mutes(self._database)
+
+    # ── alerts ──────────────────────────────────────────────────────────────
+
+    @property
+    def outbox(self) -> Outbox:
+        """Return the alerts on their way out."""
+        return outbox.Outbox(self._database)
+
+    def alerted(self) -> list[dict[str, Json]]:
+        """Return what was alerted, as plain JSON that `restore_alerted` of another store takes.
+
+        One item is one run or setup (``subject``, a run's key or a setup's label) that was told in one
+        ``channel`` at one ``level``. What is queued and not sent yet is not in it.
+        """
+        return outbox.sent_alerts(self._database)
+
+    def restore_alerted(self, rows: Iterable[Mapping[str, Json]]) -> None:
+        """Note what another store has alerted, so that it is not told again; what is known here stays."""
+        outbox.restore(self._database, rows)
+
+    def hear(self, heartbeats: Mapping[str, datetime]) -> None:
+        """Note when running runs were last heard of, by run key."""
+        outbox.hear(self._database, heartbeats)
+
+    def whereabouts(self, keys: Iterable[str]) -> dict[str, Whereabouts]:
+        """Return by key what matters of runs for alerting about them; unknown keys are left out."""
+        return outbox.whereabouts(self._database, keys)
 
     # ── the store's own notes ───────────────────────────────────────────────
 
