@@ -10,6 +10,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from step0_wandb.errors import UsageError
+from step0_wandb.publish.blind import WITHOUT_STEP0, blind_spots
 from step0_wandb.publish.chart import FLAGGED, draw, gravity, standing
 from step0_wandb.records import ALIVE, CHECKS, VERDICTS
 from step0_wandb.text import clean, count, number, ratio, shorten, web_url, when
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
+    from step0_wandb.publish.blind import Blind
     from step0_wandb.publish.chart import Chart, Standing
-    from step0_wandb.records import CheckResult, JudgedRun, OutcomeName, SetupRange
+    from step0_wandb.records import JudgedRun, OutcomeName, SetupRange
 
 CARDS_OPEN = 12
 CHARTS_OPEN = 12
@@ -40,12 +42,6 @@ BASIS = {
     "exact": "true on-policy",
     "none": "no range yet",
 }
-UNEXPLAINED = {
-    "unchecked": "nothing could be checked",
-    "pending": "step 0 is not logged yet",
-    "no-step0": "no step 0 was found",
-}
-WITHOUT_STEP0 = ("pending", "no-step0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +74,6 @@ class Coverage:
 
     check: str
     amounts: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Blind:
-    """Something that is not checked for some runs of a profile, and why or what would change it."""
-
-    what: str
-    profile: str
-    why: str
-    runs: int
-    of: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +233,7 @@ def _page(
         labelled=tuple(run for run in newest if run.label is not None),
         panes=tuple(sorted((pane for pane in panes if pane.chart.points), key=_pane_order)),
         coverage=_coverage(newest),
-        blind=_blind(newest),
+        blind=blind_spots(newest),
         setups=panes,
         groups=tuple(group for group in groups if group.runs),
     )
@@ -311,36 +296,3 @@ def _coverage(runs: Sequence[JudgedRun]) -> tuple[Coverage, ...]:
     )
     checks = [check for check in CHECKS if any(amounts[check, outcome] for outcome in OUTCOMES)]
     return tuple(Coverage(check, tuple(amounts[check, outcome] for outcome in OUTCOMES)) for check in checks)
-
-
-def _blind(runs: Sequence[JudgedRun]) -> tuple[Blind, ...]:
-    """Return what is not checked, the most frequent first."""
-    profiles = Counter(run.profile or "" for run in runs)
-    amounts = Counter(
-        (", ".join(what), run.profile or "", why) for run in runs for why, what in _blind_spots(run).items()
-    )
-    ordered = sorted(amounts.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(
-        Blind(what, profile, why, amount, profiles[profile]) for (what, profile, why), amount in ordered
-    )
-
-
-def _blind_spots(run: JudgedRun) -> dict[str, list[str]]:
-    """Return what was not checked in one run, by why."""
-    spots: dict[str, list[str]] = {}
-    if run.verdict not in WITHOUT_STEP0:
-        for result in run.checks:
-            # Without a gap there is no zero gap either, and nobody needs to be told so.
-            if result.outcome in ("vacuous", "skipped") and result.check != "gap-zero":
-                spots.setdefault(_why(result, run.reasons), []).append(result.check)
-    if run.verdict in UNEXPLAINED:
-        for reason in run.reasons or (UNEXPLAINED[run.verdict],):
-            spots.setdefault(reason, [run.verdict])
-    return spots
-
-
-def _why(result: CheckResult, reasons: Sequence[str]) -> str:
-    """Return why a check says nothing, in the same words for every run that it is true of."""
-    why = result.message.removeprefix(f"{result.check} {number(result.value)}: ") or "does not apply"
-    # A reason may go on where the check stops: with the switch that would change it.
-    return next((reason for reason in reasons if reason.startswith(why)), why)
