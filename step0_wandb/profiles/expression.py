@@ -2,8 +2,9 @@
 
 ``rollout_top_p < 1 or rollout_top_k > 0`` reads config keys by their names. Dots go into nested
 configs (``actor_rollout_ref.model.path``), ``key("odd-name")`` reads a key that is no identifier,
-``has("slime_*")`` asks whether any key matches, ``model(x)`` names the model behind a path. A key
-that is missing is None; arithmetic and order with None give None and False.
+``has("slime_*")`` asks whether any key matches, ``model(x)`` names the model behind a path,
+``family(x)`` the same without what conversions append to it. A key that is missing is None;
+arithmetic and order with None give None and False.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import ast
 import fnmatch
 import functools
 import operator
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -49,9 +51,13 @@ _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "n
 """How TOML and YAML spell what Python spells with a capital."""
 
 
+_CONVERSIONS = re.compile(
+    r"(?:[-_.](?:torch|dist|mcore|megatron|hf|ckpt|converted|bf16|fp16|(?:mx|nv)?fp[48]|int[48]|w\d+a\d+|awq|gptq"
+    r"|dynamic|block|tp\d+|pp\d+|ep\d+))+$"
+)
 ALLOWED = (
     "Allowed are config keys, numbers, texts, + - * / //, comparisons, in, and, or, not, "
-    "x if y else z, has(), key() and model()."
+    "x if y else z, has(), key(), model() and family()."
 )
 
 _namespace = functools.lru_cache(maxsize=256)(namespace)
@@ -91,6 +97,18 @@ def model_name(path: object) -> str | None:
         if part.startswith("models--"):
             return part.rsplit("--", 1)[-1]
     return parts[-1] if parts else None
+
+
+def model_family(path: object) -> str | None:
+    """Return the model behind a path, without what conversions and quantisations append to its name.
+
+    Examples
+    --------
+    >>> model_family("/data/Qwen2.5-Math-7B_torch_dist") == model_family("Qwen/Qwen2.5-Math-7B-FP8")
+    True
+    """
+    name = model_name(path)
+    return name and _CONVERSIONS.sub("", name.lower())
 
 
 def as_number(value: object) -> object:
@@ -193,6 +211,9 @@ def _compile_call(name: str, argument: ast.expr, text: str) -> _Thunk:
         case "model", _:
             inner = _compile(argument, text)
             return lambda scope: model_name(inner(scope))
+        case "family", _:
+            inner = _compile(argument, text)
+            return lambda scope: model_family(inner(scope))
     raise _foreign(ast.Call(ast.Name(name), [argument], []), text)
 
 

@@ -1,0 +1,199 @@
+"""Known causes of a broken step 0, and which of them a run's config shows."""
+
+from __future__ import annotations
+
+import string
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from statistics import median
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from step0_wandb.profiles import tables
+from step0_wandb.profiles.expression import Expression
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from step0_wandb.profiles import Profile
+    from step0_wandb.records import Json
+
+COMMON = 0.5
+"""A cause that more than this share of the healthy peers has explains no difference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Something in a run's config that is known to do what its checks show.
+
+    Attributes
+    ----------
+    text : str
+        What the config shows, with its values; an observation, not a verdict.
+    advice : str
+        What to do about it.
+    rank : int
+        1: the config contradicts itself; 2: it has what is known to do this; 3: worth a look.
+    """
+
+    name: str
+    text: str
+    advice: str
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of a run and of its healthy peers.
+
+    Attributes
+    ----------
+    config : mapping
+        The run's config.
+    failed : collection of str
+        The checks that fail or warn, see `records.CHECKS`.
+    values : mapping of str to float
+        ``ppo_kl``, ``clip_frac``, ``gap`` and ``ratio``, as far as they are known.
+    row : mapping of str to float
+        Every number of the step-0 row.
+    peers : sequence of mapping
+        Configs of healthy runs of the same setup.
+    peer_rows : sequence of mapping
+        Their step-0 rows.
+    differs : collection of str
+        Config keys whose value no peer has.
+    moved : bool
+        Whether the whole setup has moved since an earlier epoch.
+    """
+
+    config: Mapping[str, Json]
+    failed: Collection[str]
+    values: Mapping[str, float | None] = field(default_factory=dict)
+    row: Mapping[str, float] = field(default_factory=dict)
+    peers: Sequence[Mapping[str, Json]] = ()
+    peer_rows: Sequence[Mapping[str, float]] = ()
+    differs: Collection[str] = ()
+    moved: bool = False
+
+
+class _Entry(tables.Table):
+    """One cause as the catalogue has it."""
+
+    name: str
+    profiles: tuple[str, ...] = ()
+    shows: tuple[Literal["ppo_kl", "clip_frac", "gap", "gap-zero"], ...] = Field(min_length=1)
+    when: tables.Expr
+    rank: Literal[1, 2, 3]
+    says: str
+    do: str
+
+
+class _Blind(tables.Table):
+    """Something that step 0 cannot see."""
+
+    name: str
+    when: tables.Expr
+    says: str
+
+
+class _Catalogue(tables.Table):
+    beside: dict[str, tuple[str, ...]]
+    cause: tuple[_Entry, ...]
+    blind: tuple[_Blind, ...]
+
+
+@cache
+def _catalogue() -> _Catalogue:
+    text = resources.files("step0_wandb").joinpath("causes.toml").read_text(encoding="utf-8")
+    return _Catalogue.model_validate(tomllib.loads(text))
+
+
+def find_causes(profile: Profile, evidence: Evidence) -> list[Cause]:
+    """Return the known causes that a run's config shows, the likeliest first.
+
+    Only causes of a check that fails are named, and none that most healthy peers share.
+
+    Examples
+    --------
+    >>> from step0_wandb.profiles import load_profiles
+    >>> config = {"attention_dropout": 0.1, "hidden_dropout": 0.1}
+    >>> found = find_causes(load_profiles().by_name["miles"], Evidence(config, {"ppo_kl"}))
+    >>> found[0].name, found[0].advice
+    ('dropout', 'set --attention-dropout 0 --hidden-dropout 0')
+    """
+    catalogue = _catalogue()
+    scope = _Scope(profile, evidence.config, _about(evidence, catalogue.beside))
+    found = []
+    for entry in catalogue.cause:
+        asked = (not entry.profiles or profile.name in entry.profiles) and set(entry.shows) & set(
+            evidence.failed
+        )
+        if asked and entry.when.holds(scope) and not _is_common(entry.when, profile, evidence.peers):
+            found.append(Cause(entry.name, _filled(entry.says, scope), entry.do, entry.rank))
+    return sorted(found, key=lambda cause: cause.rank)
+
+
+def blind_spots(profile: Profile, config: Mapping[str, Json]) -> list[str]:
+    """Return what step 0 cannot see in a run with this config, in sentences."""
+    scope = _Scope(profile, config, {})
+    return [entry.says for entry in _catalogue().blind if entry.when.holds(scope)]
+
+
+def _is_common(when: Expression, profile: Profile, peers: Sequence[Mapping[str, Json]]) -> bool:
+    """Return whether most peers show a cause too, judged by their configs alone."""
+    if not peers or any(name.startswith("run.") for name in when.names):
+        return False
+    shared = sum(when.holds(_Scope(profile, peer, {})) for peer in peers)
+    return shared > COMMON * len(peers)
+
+
+def _about(evidence: Evidence, beside: Mapping[str, Iterable[str]]) -> dict[str, Any]:
+    """Return what expressions may ask of the run, under its names."""
+    known: dict[str, Any] = {f"run.{name}": value for name, value in evidence.values.items()}
+    known |= {"run.differs": list(evidence.differs), "run.moved": evidence.moved}
+    for name, metrics in beside.items():
+        found = next((metric for metric in metrics if metric in evidence.row), None)
+        others = [row[found] for row in evidence.peer_rows if found in row] if found else []
+        centre = median(others) if others else 0.0
+        known[f"run.{name}"] = evidence.row[found] / centre if found and centre else None
+    return known
+
+
+class _Scope(Mapping[str, Any]):
+    """A run's config, with the profile's named parts and defaults, and what is known of the run."""
+
+    def __init__(self, profile: Profile, config: Mapping[str, Json], about: Mapping[str, Any]) -> None:
+        self._inner = profile.scope(config)
+        self._about = about
+
+    def __getitem__(self, path: str) -> Any:
+        return self._about[path] if path in self._about else self._inner[path]
+
+    def __contains__(self, path: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._inner)
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+
+def _filled(text: str, scope: _Scope) -> str:
+    """Fill the expressions in braces into a sentence."""
+    parts = []
+    for literal, expression, _, _ in string.Formatter().parse(text):
+        parts.append(literal)
+        if expression is not None:
+            parts.append(_said(Expression.parse(expression).value(scope)))
+    return "".join(parts)
+
+
+def _said(value: object) -> str:
+    if value is None:
+        return "not known"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
