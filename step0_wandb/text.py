@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
 MISSING = "-"
 """What stands where there is no value."""
@@ -162,3 +162,19 @@ def web_url(url: str | None) -> str | None:
         return None
     safe = parts.scheme in {"http", "https"} and host and "@" not in parts.netloc
     return url if safe else None
+
+
+def span_text(span: timedelta) -> str:
+    """Return a time span as people say it, in one unit.
+
+    Examples
+    --------
+    >>> from datetime import timedelta
+    >>> span_text(timedelta(minutes=90)), span_text(timedelta(days=3)), span_text(timedelta(seconds=45))
+    ('1.5 h', '3 d', '45 s')
+    """
+    seconds = span.total_seconds()
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"

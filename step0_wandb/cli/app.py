@@ -15,6 +15,7 @@ from step0_wandb.cli import (
     check,
     demo,
     explain,
+    gate,
     label,
     output,
     profiles,
@@ -43,6 +44,7 @@ app = typer.Typer(
 _COMMANDS: dict[str, Callable[..., None]] = {
     "sync": sync.sync,
     "check": check.check,
+    "gate": gate.gate,
     "runs": runs.runs,
     "ranges": ranges.ranges,
     "explain": explain.explain,

@@ -102,8 +102,8 @@ def setups_table(setups: Iterable[SetupRange]) -> Table:
     return table
 
 
-def checks_table(checks: Iterable[CheckResult]) -> Table:
-    """Return the checks of one run."""
+def checks_table(checks: Iterable[CheckResult], said: Sequence[str] = ()) -> Table:
+    """Return the checks of one run; what was `said` already is not said again."""
     from rich.text import Text
 
     table = table_of("check", "outcome", ("value", "right"), ("limit", "right"), "")
@@ -114,7 +114,7 @@ def checks_table(checks: Iterable[CheckResult]) -> Table:
             Text(word, style=OUTCOME_STYLES[item.outcome]),
             number(item.value),
             number(item.limit),
-            Text(clean(item.message)),
+            Text("" if item.message in said else clean(item.message)),
         )
     return table
 
@@ -133,7 +133,7 @@ def print_run(run: JudgedRun, out: Console) -> None:
     if run.created_at:
         out.print(Text(f"  created {when(run.created_at)}", style="dim"))
     if run.verdict not in ("pending", "no-step0"):
-        out.print(checks_table(run.checks))
+        out.print(checks_table(run.checks, run.reasons))
 
 
 def verdict(run: JudgedRun) -> Text:
