@@ -107,9 +107,12 @@ class Trace:
         )
         if located < known or (located < math.inf and not self.decided):
             return self._around(look, int(located))
-        if known < math.inf or look.sparse.high is None or self._is_all():
+        if self.decided or self._is_all() or look.sparse.high is None:
             return None
         every = tuple(sorted(self._finder.metrics))
+        if known < math.inf:
+            # A first look for other metrics shows nothing: the run is the project's first of its framework.
+            return None if look.metrics == every else replace(look, whole=Window(0, 1), metrics=every)
         if look.metrics == every:
             self._searched_to = max(self._searched_to, look.sparse.high)
         return Look(Window(0, 1), Window(self._searched_to, None), every, SAMPLES)
