@@ -127,7 +127,7 @@ class Directories:
             if file.mark is None:
                 continue
             file.rows = tuple(row for row in prior.rows if file.wrote(row))
-            file.decided = self._lookout.finder.decided(file.rows, prior.config)
+            file.decided = bool(file.rows) and self._lookout.finder.decided(file.rows, prior.config)
             if file.mark.ended:
                 revived = prior.state == "crashed" and not file.unchanged
                 file.ended_as = None if revived else prior.state if prior.state in _ENDS else "failed"

@@ -32,7 +32,7 @@ LONGEST_RECORD = 64 * 1024 * 1024
 """In bytes; a record that claims more is taken for damage, so that it cannot fill the memory."""
 
 FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
-_CHUNK = 4 * BLOCK
+_PIECE = 1024 * 1024
 _SEARCHES = 8  # of one reader: a file of nothing but damage is not worth more
 _LONGEST_SEARCH = 2 * 1024 * 1024  # bytes of checksums to compute
 _FRAME_HEADER = struct.Struct("<IHB")
@@ -162,60 +162,56 @@ class LogReader:
     def frames(self) -> Iterator[Frame | Damage]:
         """Yield single frames, and damage where there is some, from `offset` on."""
         base = self.offset
-        while base < self._size and (
-            chunk := self._read(base, min(_CHUNK - base % BLOCK, self._size - base))
-        ):
-            at, end = 0, len(chunk)
-            while at < end:  # a chunk ends with a block or with the file, so that no frame crosses it
-                room = BLOCK - (base + at) % BLOCK
-                if room < _OVERHEAD:
-                    at += room
-                    continue
+        while base < self._size:
+            room = BLOCK - base % BLOCK
+            block = self._read(base, min(room, self._size - base))
+            at, end = 0, len(block)
+            while room - at >= _OVERHEAD:
                 if end - at < _OVERHEAD:
                     return
-                checksum, length, kind = _FRAME_HEADER.unpack_from(chunk, at)
+                checksum, length, kind = _FRAME_HEADER.unpack_from(block, at)
                 stop = at + _OVERHEAD + length
-                is_possible = FULL <= kind <= LAST and length <= room - _OVERHEAD
+                is_possible = FULL <= kind <= LAST and stop <= room
                 if is_possible and stop <= end:
-                    data = chunk[at + _OVERHEAD : stop]
+                    data = block[at + _OVERHEAD : stop]
                     if crc32(data, _SEEDS[kind]) == checksum:
                         yield Frame(base + at, base + stop, kind, data)
                         at = stop
                         continue
-                resume = self._resume(chunk, at, base)
+                resume = self._resume(block, at, base)
                 if resume is None:
                     return
                 what = "its checksum is wrong" if is_possible else "its length or type cannot be right"
                 yield Damage(base + at, base + resume, what)
                 at = resume
-            base += max(at, end)
+            base += room
 
-    def _resume(self, chunk: bytes, at: int, base: int) -> int | None:
+    def _resume(self, block: bytes, at: int, base: int) -> int | None:
         """Return where reading goes on behind a bad frame; None if the file just ends here.
 
         That is the next frame with a right checksum in the block, or else the next block.
         """
-        stop = _stop(chunk, at, base)
-        if stop and stop <= len(chunk) and _is_sound(chunk, stop, base):
+        room = BLOCK - base % BLOCK
+        stop = _stop(block, at, room)
+        if stop and stop <= len(block) and _is_sound(block, stop, room):
             return stop
-        if found := self._next_sound(chunk, at, base):
+        if found := self._next_sound(block, at):
             return found
-        if stop > len(chunk) or (not any(chunk[at : at + _OVERHEAD]) and self._only_zeros(base + at)):
+        if stop > len(block) or (not any(block[at : at + _OVERHEAD]) and self._only_zeros(base + at)):
             return None
-        is_cut = stop and (len(chunk) - stop < _OVERHEAD or _stop(chunk, stop, base) > len(chunk))
-        return stop if is_cut else at + BLOCK - (base + at) % BLOCK
+        is_cut = stop and (len(block) - stop < _OVERHEAD or _stop(block, stop, room) > len(block))
+        return stop if is_cut else room
 
-    def _next_sound(self, chunk: bytes, at: int, base: int) -> int:
+    def _next_sound(self, block: bytes, at: int) -> int:
         """Return where the next frame stands in the rest of a block, by its checksum; 0 if nowhere."""
         if self._searches == 0:
             return 0
         self._searches -= 1
-        end = min(at + BLOCK - (base + at) % BLOCK, len(chunk))
         effort = _LONGEST_SEARCH
-        for match in _KINDS.finditer(chunk, at + _OVERHEAD, end):
+        for match in _KINDS.finditer(block, at + _OVERHEAD):
             start = match.start() - _OVERHEAD + 1
-            checksum, length, kind = _FRAME_HEADER.unpack_from(chunk, start)
-            data = chunk[start + _OVERHEAD : min(start + _OVERHEAD + length, end)]
+            checksum, length, kind = _FRAME_HEADER.unpack_from(block, start)
+            data = block[start + _OVERHEAD : start + _OVERHEAD + length]
             if len(data) == length and crc32(data, _SEEDS[kind]) == checksum:
                 return start
             effort -= len(data)
@@ -225,31 +221,25 @@ class LogReader:
 
     def _only_zeros(self, offset: int) -> bool:
         """Return whether nothing but zeros follows, as after a power cut or on a slow network disk."""
-        while offset < self._size and (chunk := self._read(offset, min(_CHUNK, self._size - offset))):
-            if chunk.count(0) < len(chunk):
+        while offset < self._size and (piece := self._read(offset, min(_PIECE, self._size - offset))):
+            if piece.count(0) < len(piece):
                 return False
-            offset += len(chunk)
+            offset += len(piece)
         return True
 
 
-def _chunk_size(offset: int, size: int) -> int:
-    return min(_CHUNK - offset % BLOCK, size - offset)
-
-
-def _stop(chunk: bytes, at: int, base: int) -> int:
+def _stop(block: bytes, at: int, room: int) -> int:
     """Return where the frame at a place ends by its header; 0 if no frame can have that header."""
-    _, length, kind = _FRAME_HEADER.unpack_from(chunk, at)
-    room = BLOCK - (base + at) % BLOCK
-    return at + _OVERHEAD + length if FULL <= kind <= LAST and length <= room - _OVERHEAD else 0
+    _, length, kind = _FRAME_HEADER.unpack_from(block, at)
+    stop = at + _OVERHEAD + length
+    return stop if FULL <= kind <= LAST and stop <= room else 0
 
 
-def _is_sound(chunk: bytes, at: int, base: int) -> bool:
+def _is_sound(block: bytes, at: int, room: int) -> bool:
     """Return whether a frame with a right checksum, or the end of the block or file, is at a place."""
-    room = BLOCK - (base + at) % BLOCK
-    if room < _OVERHEAD or room == BLOCK or at == len(chunk):
+    if room - at < _OVERHEAD or at == len(block):
         return True
-    if len(chunk) - at < _OVERHEAD:
+    if len(block) - at < _OVERHEAD or not 0 < _stop(block, at, room) <= len(block):
         return False
-    checksum, length, kind = _FRAME_HEADER.unpack_from(chunk, at)
-    data = chunk[at + _OVERHEAD : at + _OVERHEAD + length]
-    return 0 < _stop(chunk, at, base) <= len(chunk) and crc32(data, _SEEDS[kind]) == int(checksum)
+    checksum, length, kind = _FRAME_HEADER.unpack_from(block, at)
+    return crc32(block[at + _OVERHEAD : at + _OVERHEAD + length], _SEEDS[kind]) == int(checksum)

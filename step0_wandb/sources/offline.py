@@ -13,7 +13,7 @@ from step0_wandb.sources.runfile import Lookout, RunFile
 from step0_wandb.sources.walk import find_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -29,7 +29,7 @@ class OfflineCounts:
     Attributes
     ----------
     runs_seen : int
-        Runs in the directories, read now or not.
+        Runs in the directories, whether they had to be read or not.
     files_without_run : int
         Files that hold no run of others (yet): empty, a header only, no ``.wandb`` file at all, or a
         run of this tool itself.
@@ -65,17 +65,17 @@ class OfflineSource:
 
     @property
     def counts(self) -> OfflineCounts:
-        """Return what the last reading came across; complete when its iterator is."""
+        """Return what the last reading came across; the runs are known at once, the rest at its end."""
         return OfflineCounts(self._runs_seen, len(self._aside), self._bytes_read)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Return what could not be read and belongs to no run; complete as `counts` is."""
+        """Return what could not be read and belongs to no run; complete at the end of the reading."""
         return (*self._problems, *(problem for file in self._aside for problem in file.problems))
 
     @property
     def loose_marks(self) -> tuple[FileMark, ...]:
-        """Return marks, without a run, of the files that give none; complete as `counts` is.
+        """Return marks, without a run, of the files that give none; complete at the end of the reading.
 
         Kept with the others, they save opening these files again, and telling again what is wrong
         with them. A file that could not be opened has none: it is tried again.
@@ -97,12 +97,15 @@ class OfflineSource:
         self._runs_seen = self._bytes_read = 0
         found = find_files(self.root)
         self._problems += found.problems
-        return self._readings(self._by_run(found, known), known)
+        groups = self._by_run(found, known)
+        self._runs_seen = len(groups)
+        return self._readings(groups, known)
 
     def _by_run(self, found: Found, known: Known) -> dict[str, list[RunFile]]:
         groups: dict[str, list[RunFile]] = defaultdict(list)
+        marks = known.marks
         for path in sorted(found.files):
-            file = RunFile(found.files[path], known.marks.get(path))
+            file = RunFile(found.files[path], marks.get(path))
             if file.mark and not (file.mark.run or file.unchanged):
                 file = RunFile(file.found, None)
             if key := file.mark.run if file.mark else self._key_of(file):
@@ -128,19 +131,18 @@ class OfflineSource:
         self._aside += files
         self._bytes_read += sum(file.bytes_read for file in files)
 
-    def _readings(self, groups: Mapping[str, Sequence[RunFile]], known: Known) -> Iterator[Reading]:
+    def _readings(self, groups: dict[str, list[RunFile]], known: Known) -> Iterator[Reading]:
         now = self._clock()
         for key in sorted(groups):
-            files = groups[key]
+            files = groups.pop(key)  # what was read of a run goes with its reading
             if all(file.unchanged for file in files) and state_of(files, now) != "crashed":
-                self._runs_seen += 1
                 continue
             run = self._directories(key, files, known)
             run.read()
             if run.is_own:
                 self._set_aside(*run.files)
+                self._runs_seen -= 1
                 continue
-            self._runs_seen += 1
             self._bytes_read += sum(file.bytes_read for file in run.files)
             yield run.reading(now)
 

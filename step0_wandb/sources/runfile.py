@@ -81,6 +81,26 @@ class RunFile:
         run was seen in it.
     """
 
+    __slots__ = (
+        "_damage",
+        "_number",
+        "_problems",
+        "at_end",
+        "begun",
+        "bytes_read",
+        "changes",
+        "config",
+        "decided",
+        "ended_as",
+        "failed",
+        "found",
+        "info",
+        "mark",
+        "offset",
+        "rows",
+        "turns",
+    )
+
     def __init__(self, found: FoundFile, mark: FileMark | None) -> None:
         if mark is not None and found.size < mark.size:
             mark = None
@@ -212,15 +232,19 @@ class RunFile:
         OSError
             If the file cannot be read.
         """
-        start = max(self.found.size - TAIL, 0) // BLOCK * BLOCK
+        size = self.found.size
         with self._opened() as read:
-            if start <= self.offset:
-                reader = LogReader(read, self.found.size, offset=self.offset)
-            else:
-                reader = LogReader(read, self.found.size, offset=start, midway=True)
-            for item in reader.records():
-                if isinstance(item, Record):
-                    self._take_end(item)
+            for reach in (1, TAIL):  # it nearly always is in the last block
+                start = max(size - reach, 0) // BLOCK * BLOCK
+                if start <= self.offset:
+                    reader = LogReader(read, size, offset=self.offset)
+                else:
+                    reader = LogReader(read, size, offset=start, midway=True)
+                for item in reader.records():
+                    if isinstance(item, Record):
+                        self._take_end(item)
+                if self.ended_as:
+                    return
 
     def fail(self, error: OSError | SourceError) -> None:
         """Note that the file cannot be read, or is no ``.wandb`` file."""

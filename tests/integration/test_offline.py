@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from step0_wandb.errors import SourceError, UsageError
@@ -196,3 +198,38 @@ def test_a_run_whose_run_record_is_damaged_is_named_by_its_file(tmp_path):
     assert reading.record.key == f"_/_/{run_id}"
     assert len(reading.problems) == 1
     assert step0(reading).gap == 0.0152
+
+
+def test_only_regular_files_are_opened(tmp_path):
+    one_run(tmp_path, training(0))
+    os.mkfifo(tmp_path / "pipe.wandb")  # opening it would wait for ever
+    (tmp_path / "directory.wandb").mkdir()
+    assert len(sync(tmp_path)) == 1
+
+
+def test_a_name_that_is_no_utf_8_is_a_problem_and_the_rest_goes_on(tmp_path):
+    one_run(tmp_path, training(0))
+    odd = os.fsencode(tmp_path) + b"/run-caf\xe9.wandb"
+    with open(odd, "wb") as file:  # noqa: PTH123 - a path of bytes
+        file.write(wandb_file(run_record("odd"), training(0)))
+    offline = offline_source(tmp_path)
+    assert len(list(offline.read(Memory()))) == 1
+    assert [problem.what for problem in offline.problems] == ["its path is not UTF-8"]
+
+
+def test_a_directory_that_may_not_be_listed_is_a_problem_and_the_rest_goes_on(tmp_path, monkeypatch):
+    one_run(tmp_path / "mine", training(0))
+    (tmp_path / "theirs").mkdir()
+    listed = os.scandir
+
+    def scandir(path):
+        if str(path).endswith("theirs"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    offline = offline_source(tmp_path)
+    assert len(list(offline.read(Memory()))) == 1
+    assert [problem.what for problem in offline.problems] == ["cannot be listed: Permission denied"]
+    with pytest.raises(SourceError, match="theirs cannot be listed: Permission denied"):
+        offline_source(tmp_path / "theirs").read(Memory())

@@ -3,7 +3,18 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from step0_wandb.sources import directories
-from tests.support.offline import CONFIG, GAP, NOW, offline_source, one_run, step0, sync, training, written
+from tests.support.offline import (
+    CONFIG,
+    GAP,
+    NOW,
+    offline_source,
+    one_run,
+    rollout,
+    step0,
+    sync,
+    training,
+    written,
+)
 from tests.support.runs import (
     BLOCK,
     Memory,
@@ -127,3 +138,27 @@ def test_a_run_without_metrics_is_given_up(tmp_path, monkeypatch):
     (reading,) = memory.keep(again.read(memory))
     assert reading.record.state == "finished"
     assert again.counts.bytes_read <= 96 * 1024
+
+
+def test_a_long_history_without_an_end_in_sight_keeps_few_rows(tmp_path):
+    resumed = [training(step) for step in range(600, 700)]
+    path = one_run(tmp_path, *[rollout(reward=number) for number in range(50)], *resumed)
+    (reading,) = sync(path)
+    assert len(reading.record.rows) < 40
+    assert step0(reading).step is None
+    assert "step 600" in step0(reading).note or step0(reading).status == "pending"
+
+
+def test_an_end_is_found_behind_records_that_are_no_messages(tmp_path):
+    strange = b"\x0d\x00\x92\x01 is what an exit record begins with"
+    records = [training(0), filler_record(300_000), strange, exit_record(0), strange]
+    (reading,) = sync(one_run(tmp_path, *records))
+    assert reading.record.state == "finished"
+    assert reading.problems == (), "what is not read for step 0 is not looked at"
+
+
+def test_a_run_record_behind_something_strange_names_the_run(tmp_path):
+    path = write_file(tmp_path, wandb_file(b"\x0d\x00", run_record("abc", CONFIG), training(0)))
+    (reading,) = sync(path)
+    assert reading.record.key == "team/project/abc"
+    assert len(reading.problems) == 1

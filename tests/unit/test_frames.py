@@ -93,11 +93,11 @@ def test_where_nothing_sound_follows_in_the_block_reading_goes_on_at_the_next():
 
 
 def test_a_file_of_damage_alone_is_passed_over_block_by_block():
-    junk = bytes(range(1, 5)) * BLOCK
-    file = append(HEADER + junk[: 4 * BLOCK - START], b"behind")
+    junk = bytes(range(1, 5)) * 3 * BLOCK
+    file = append(HEADER + junk[: 12 * BLOCK - START], b"behind")
     items = read(file)
     assert payloads(items) == [b"behind"]
-    assert len(damage(items)) == 4
+    assert len(damage(items)) == 12
 
 
 @pytest.mark.parametrize("piece", [0, 1, 2])

@@ -236,6 +236,22 @@ def test_much_text_with_brackets_is_no_deep_nesting():
     assert config(config_record({("prompt",): "[{" * 500})).update == {("prompt",): "[{" * 500}
 
 
+def test_the_start_is_known_to_the_microsecond():
+    record = pb.Record()
+    record.run.start_time.FromMicroseconds(1767225600_987655)
+    data = record.SerializeToString()
+    started_at = messages.run_info(data, message_of(data, messages.RUN)).started_at
+    assert started_at == datetime(2026, 1, 1, 0, 0, 0, 987655, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "data", [b"\x08", b"\x08\xff", b"\x92", b"\x92\x01", b"\x12\x05abc", b"\x0d\x00\x00"]
+)
+def test_the_beginning_of_a_record_alone_is_refused(data):
+    with pytest.raises(WireError):
+        messages.body(data)
+
+
 def test_a_time_beyond_the_calendar_is_refused():
     data = run_record("abc", started=2**62)
     with pytest.raises(WireError, match="time"):
