@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from step0_wandb.causes import Evidence, blind_spots, find_causes
 from step0_wandb.profiles.expression import as_number, model_name
+from step0_wandb.published import published_for
+from step0_wandb.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from step0_wandb.records import Json, JudgedRun
+    from step0_wandb.causes import Cause
+    from step0_wandb.profiles import Profiles
+    from step0_wandb.records import Json, JudgedRun, RunFacts
 
 _NOISE = re.compile(
     r"(?:^|[._-])(?:seeds?|ports?|addr(?:ess)?|ip|hosts?|hostname|uuid|timestamp|date|rank|pid|user|save|tags?|notes"
@@ -49,18 +55,54 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A run with its verdict, what its config shows, and what differs from its healthy peers."""
+    """A run with its verdict, what its config shows, and what differs from its healthy peers.
+
+    Attributes
+    ----------
+    causes : tuple of Cause
+        Known causes that the config shows, the likeliest first.
+    differs : tuple of Difference
+        Config keys whose value no peer has, the most telling first.
+    peers : int
+        How many healthy runs the config was compared with.
+    nearest : JudgedRun or None
+        The peer whose config is nearest, to compare the two in W&B.
+    published : tuple of str
+        What is published for the same model and sampler, in words.
+    blind : tuple of str
+        What step 0 cannot see in a run with this config.
+    """
 
     run: JudgedRun
-    causes: tuple[str, ...]
+    causes: tuple[Cause, ...]
     differs: tuple[Difference, ...]
     peers: int
+    nearest: JudgedRun | None
+    published: tuple[str, ...]
+    blind: tuple[str, ...]
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Return causes, then differences, in one line each; the first two go into an alert."""
+        differ = (
+            f"{item.key} is {one_line(item.value)}, {one_line(item.healthy)} in the healthy runs"
+            for item in self.differs
+        )
+        return (*(cause.text for cause in self.causes), *differ)
+
+
+class Library(Protocol):
+    """Where the configs and step-0 rows of runs are; a store is one."""
+
+    def configs(self, keys: Sequence[str]) -> Iterator[Mapping[str, Json]]:
+        """Yield the config of each run that is known, in the order of the keys."""
+
+    def facts(self, key: str) -> RunFacts | None:
+        """Return what is known of a run's step 0."""
 
 
 def explain_judged(
-    run: JudgedRun,
-    judged: Iterable[JudgedRun],
-    configs: Callable[[Sequence[str]], Iterable[Mapping[str, Json]]],
+    run: JudgedRun, judged: Iterable[JudgedRun], library: Library, profiles: Profiles
 ) -> Explanation:
     """Explain one verdict by comparing the run with the newest healthy runs of its setup.
 
@@ -70,13 +112,50 @@ def explain_judged(
     ----------
     judged : iterable of JudgedRun
         All runs.
-    configs : callable
-        Returns the config of each run whose key it is given.
+    library : Library
+        Knows the runs' configs and step-0 rows.
     """
     peers = _peers(run, [other for other in judged if other.verdict == "healthy" and other.run != run.run])
-    config = next(iter(configs([run.run])), {})
-    differs = differences(config, list(configs([peer.run for peer in peers])))
-    return Explanation(run, (), tuple(differs), len(peers))
+    config = next(iter(library.configs([run.run])), {})
+    configs = list(library.configs([peer.run for peer in peers]))
+    differs = differences(config, configs)
+    profile = profiles.by_name.get(run.profile or "")
+    evidence = Evidence(
+        config,
+        failed={check.check for check in run.checks if check.outcome in ("fail", "warn")},
+        values={name: getattr(run, name) for name in ("ppo_kl", "clip_frac", "gap", "ratio")},
+        row=_row(library, run),
+        peers=configs,
+        peer_rows=[_row(library, peer) for peer in peers],
+        differs=[item.key for item in differs],
+        moved=bool(run.range and run.range.note),
+    )
+    return Explanation(
+        run,
+        causes=tuple(find_causes(profile, evidence)) if profile else (),
+        differs=tuple(differs),
+        peers=len(peers),
+        nearest=_nearest(config, peers, configs),
+        published=tuple(known.beside(run.gap) for known in published_for(run.setup)),
+        blind=tuple(blind_spots(profile, config)) if profile else (),
+    )
+
+
+def _row(library: Library, run: JudgedRun) -> Mapping[str, float]:
+    facts = library.facts(run.run)
+    return facts.step0.row if facts else {}
+
+
+def _nearest(
+    config: Mapping[str, Json], peers: Sequence[JudgedRun], configs: Sequence[Mapping[str, Json]]
+) -> JudgedRun | None:
+    """Return the peer that shares most keys and values; of several the newest."""
+    own = flatten(config)
+    distances = [
+        (sum(other.get(key) != value for key, value in own.items()), -at)
+        for at, other in enumerate(map(flatten, configs))
+    ]
+    return peers[-min(distances)[1]] if distances else None
 
 
 def _peers(run: JudgedRun, healthy: Sequence[JudgedRun]) -> list[JudgedRun]:
@@ -150,6 +229,11 @@ def _comparable(value: Json) -> str:
 def _is_individual(counts: Counter[str]) -> bool:
     """Return whether nearly every peer has a value of its own, so that a new one says nothing."""
     return sum(counts.values()) > 2 and len(counts) > sum(counts.values()) / 2  # noqa: PLR2004 - two peers prove nothing
+
+
+def one_line(value: Json) -> str:
+    """Return a config value as one line of text, harmless in a terminal."""
+    return clean(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def _short(value: Json) -> Json:

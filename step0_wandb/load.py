@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from step0_wandb.errors import UsageError
 from step0_wandb.explanation import explain_judged
-from step0_wandb.job import job_of, read_into
+from step0_wandb.job import job_of, profiles_of, read_into
 from step0_wandb.store import NOWHERE, Store
 from step0_wandb.verdicts import judged_runs, weigh
 
@@ -113,7 +113,7 @@ def explain(verdicts: pd.DataFrame, run: str) -> Explanation:
     judged = judged_runs(weigh(verdicts.drop(columns=["ratio", "p_value", "low", "high"], errors="ignore")))
     with verdicts.attrs.get(ORIGIN, Origin()).open() as store:
         this = next(item for item in judged if item.run == key)
-        return explain_judged(this, judged, store.configs)
+        return explain_judged(this, judged, store, profiles_of(job_of().loaded))
 
 
 def _read(source: str, job: Job) -> Store:

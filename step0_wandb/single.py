@@ -105,7 +105,7 @@ def explain_run(text: str, loaded: Loaded) -> Explanation:
         key = find_run(store, text)
         judged = store.judged()
         run = next(run for run in judged if run.run == key)
-        return explain_judged(run, judged, store.configs)
+        return explain_judged(run, judged, store, profiles_of(loaded))
 
 
 def find_run(store: Store, text: str) -> str:

@@ -160,6 +160,18 @@ def print_run_short(run: JudgedRun, out: Console) -> None:
     out.print(Text(f"    {clean(run.url or run.run)}", style="dim"), soft_wrap=True)
 
 
+def print_item(name: str, text: str, out: Console) -> None:
+    """Print one line of an answer: what it is about, then the text, wrapped below itself."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=7)
+    grid.add_column()
+    grid.add_row(Text(name, style="dim"), Text(clean(text)))
+    out.print(grid)
+
+
 def plain_value(value: object) -> str:
     """Return a config value or setting as one line of text."""
     if value is None:
