@@ -142,6 +142,7 @@ def run_sync(job: Job) -> SyncResult:
     with Store.open(job.loaded.store, mode="copy" if job.dry_run else "write") as store:
         writing.restore(store, job.loaded, outside)
         pulled = _read_all(store, texts, job, outside)
+        store.end_mutes(now=job.clock())
         news = store.stale
         changed = judge_store(store, job.loaded, now=job.clock()) if news else ()
         alerts = alerting.deliver(store, job.loaded, outside, dry_run=job.dry_run)
@@ -184,13 +185,15 @@ def profiles_of(loaded: Loaded) -> Profiles:
 
 def judge_store(store: Store, loaded: Loaded, *, now: datetime) -> tuple[str, ...]:
     """Fit and judge every stored run anew; return the keys of the runs that differ from before."""
+    from step0_wandb.moves import with_what_changed
     from step0_wandb.verdicts import judged_runs, setup_ranges, weigh
 
     settings = loaded.settings.ranges
     result = weigh(store.frame(), alpha=settings.alpha, broken_ratio=settings.broken_ratio)
+    setups = with_what_changed(setup_ranges(result), result, store)
     with store.transaction():
-        changed = store.save_judged(judged_runs(result), setup_ranges(result), now=now)
-        alerting.queue(store, loaded, now=now)
+        changed = store.save_judged(judged_runs(result), setups, now=now)
+        alerting.queue(store, loaded, result, now=now)
     return changed
 
 

@@ -12,6 +12,8 @@ from step0_wandb.cli import output
 from step0_wandb.cli.session import FailOn, Session  # noqa: TC001 - typer reads the annotation
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from rich.console import Console
 
     from step0_wandb.job import SyncResult
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 PARTLY = 7
 VERDICT = 3
+CHANNELS = {"wandb": "W&B", "webhook": "the webhook", "log": "the log"}
+"""How people call the channels of alerts."""
 
 
 def sync(
@@ -69,6 +73,7 @@ def print_result(result: SyncResult, session: Session) -> None:
         output.tell(f"problem: {problem.where}: {problem.what}")
     if result.changed and not session.quiet:
         _print_changed(result, out)
+    _tell_alerts(result.alerts, session)
     seen = sum(source.runs_seen for source in result.sources)
     new = sum(source.runs_new for source in result.sources)
     dry = "dry run, nothing stored: " if session.dry_run else ""
@@ -83,3 +88,17 @@ def _print_changed(result: SyncResult, out: Console) -> None:
         output.print_run_short(run, out)
     if flagged:
         out.print()
+
+
+def _tell_alerts(alerts: Iterable[Mapping[str, object]], session: Session) -> None:
+    """Tell what became of each message; one about several runs once."""
+    messages = {(alert["channel"], alert["title"]): alert for alert in alerts}
+    for (channel, title), alert in messages.items():
+        where, lines = CHANNELS[str(channel)], str(alert["text"]).splitlines()
+        if alert["error"]:
+            output.tell(f"no alert in {where} yet: {title}: {alert['error']}; the next sync tries again")
+        elif session.dry_run:
+            for line in (f"would alert in {where}: {title}", *(f"    {line}" for line in lines)):
+                output.tell(line)
+        elif not session.quiet:
+            output.tell(f"alert in {where}: {title}: {lines[0]}")
