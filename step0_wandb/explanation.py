@@ -24,7 +24,7 @@ _NOISE = re.compile(
     r"(?:^|[._-])(?:seeds?|ports?|addr(?:ess)?|ip|hosts?|hostname|uuid|timestamp|date|rank|pid|user|save|tags?|notes"
     r"|(?:run|exp|experiment|project|group|trial|job)_?(?:name|id|group)|group"
     r"|(?:output|log|logging|save|work|tmp|temp|ckpt|checkpoint|local|default_local|tensorboard|record)_?(?:dir|path|directory))"
-    r"(?:$|[._-])|^(?:_wandb|wandb|use_wandb|swanlab|tensorboard)",
+    r"(?:$|[._-])|^(?:wandb|use_wandb|swanlab|tensorboard)",
     re.IGNORECASE,
 )
 """Keys that differ by nature from run to run and never explain a gap."""
@@ -128,7 +128,7 @@ def explain_judged(
         peers=configs,
         peer_rows=[_row(library, peer) for peer in peers],
         differs=[item.key for item in differs],
-        moved=bool(run.range and run.range.note),
+        moved=bool(run.range and run.range.moved),
     )
     return Explanation(
         run,
@@ -197,10 +197,16 @@ def differences(config: Mapping[str, Json], peers: Sequence[Mapping[str, Json]])
 
 
 def flatten(config: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
-    """Return a nested config with dotted keys; lists and empty tables are values."""
+    """Return a nested config with dotted keys; lists and empty tables are values.
+
+    What the client notes of each writing process stands under ``_wandb.e`` and a random name, which is
+    left out.
+    """
     flat: dict[str, Json] = {}
     for key, value in config.items():
-        if isinstance(value, dict) and value:
+        if prefix == "_wandb.e." and isinstance(value, dict):
+            flat.update(flatten(value, prefix))
+        elif isinstance(value, dict) and value:
             flat.update(flatten(value, f"{prefix}{key}."))
         else:
             flat[f"{prefix}{key}"] = value

@@ -347,8 +347,15 @@ class SetupRange:
         What the range rests on: ``own``, ``pooled``, ``split``, ``ceiling``, ``exact`` or ``none``.
     accepted : bool
         Whether a person accepted the setup's level.
+    last_run : datetime or None
+        When the newest run of the setup was created.
+    moved : float or None
+        Ratio to the level before, of a level that runs have moved to: waiting for a person upwards,
+        adopted by itself downwards.
+    moved_since : datetime or None
+        When the first run at that level was created.
     note : str
-        A sentence about the whole setup (not believed, moved); else empty.
+        A sentence about the whole setup (not believed, moved, and what changed then); else empty.
     """
 
     setup: str
@@ -365,6 +372,9 @@ class SetupRange:
     basis: str
     accepted: bool = False
     gap_metric: str | None = None
+    last_run: datetime | None = None
+    moved: float | None = None
+    moved_since: datetime | None = None
     note: str = ""
 
 

@@ -133,7 +133,10 @@ def _not_believed(_check: str, facts: Mapping[str, Any]) -> str:
 
 def _moved(_check: str, facts: Mapping[str, Any]) -> str:
     times = f" x{facts['moved_ratio']:.2g}" if _is_number(facts, "moved_ratio") else ""
-    return f"this setup has moved{times}{_since(facts, 'moved_since')}; accept it if the new level is right"
+    return (
+        f"gap {number(facts['gap'])} is outside the range {_range(facts)}, but so is every run of this setup"
+        f"{_since(facts, 'moved_since')}: it has moved{times}; accept it if the new level is right"
+    )
 
 
 def _zero(_check: str, facts: Mapping[str, Any]) -> str:

@@ -125,7 +125,9 @@ class Judgement:
         facts = self._facts(at)
         if not np.isfinite(facts["center"]):
             return None
-        return replace(setup_range(facts["setup"], facts, self.alpha), note="")
+        place = setup_range(facts["setup"], facts, self.alpha)
+        moved = _given(facts, "moved_ratio") if facts["moved"] else None
+        return replace(place, last_run=None, moved=moved, moved_since=None, note="")
 
     @cached_property
     def _columns(self) -> dict[str, list[Any]]:
@@ -226,8 +228,14 @@ def judged_runs(result: Judgement, *, only: str | None = None) -> list[JudgedRun
 
 def setup_ranges(result: Judgement) -> list[SetupRange]:
     """Return the fitted ranges as one record a setup."""
-    rows = result.ranges.reset_index().to_dict("records")
-    return [setup_range(str(row["setup"]), row, result.alpha) for row in rows]
+    rows: list[dict[str, Any]] = [
+        dict(zip(result.ranges.columns, row, strict=True))
+        for row in result.ranges.itertuples(index=False, name=None)
+    ]
+    return [
+        setup_range(str(setup), row, result.alpha)
+        for setup, row in zip(result.ranges.index, rows, strict=True)
+    ]
 
 
 def _given(facts: Mapping[str, Any], name: str) -> Any:
@@ -238,22 +246,33 @@ def _given(facts: Mapping[str, Any], name: str) -> Any:
     return value.to_pydatetime() if isinstance(value, pd.Timestamp) else value
 
 
-def setup_range(setup: str, row: Any, alpha: float) -> SetupRange:
+def setup_range(setup: str, row: Mapping[str, Any], alpha: float) -> SetupRange:
     """Return a row of `fit_ranges` or `judged_by` as a record."""
-    profile = row.get("profile")
-    metric = row.get("gap_metric")
+    numbers = {
+        name: _given(row, name)
+        for name in (
+            "center",
+            "low",
+            "high",
+            "seen_low",
+            "seen_high",
+            "sigma",
+            "df",
+            "gap_metric",
+            "last_run",
+        )
+    }
+    move = "moved" if _given(row, "moved_since") else "improved"
     return SetupRange(
         setup=setup,
-        profile=profile if isinstance(profile, str) else setup.split(" · ", 1)[0],
+        profile=_given(row, "profile") or setup.split(" · ", 1)[0],
         n=int(row["n"]),
-        **{
-            name: None if pd.isna(row[name]) else float(row[name])
-            for name in ("center", "low", "high", "seen_low", "seen_high", "sigma", "df")
-        },
+        **numbers,
         alpha=alpha,
-        basis=str(row["basis"]),
+        basis=row["basis"],
         accepted=bool(row.get("accepted", False)),
-        gap_metric=metric if isinstance(metric, str) else None,
+        moved=_given(row, move),
+        moved_since=_given(row, f"{move}_since"),
         note=sentences.setup_note(row),
     )
 

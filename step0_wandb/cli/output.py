@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from rich.console import Console
+    from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
@@ -83,21 +84,26 @@ def runs_table(runs: Sequence[JudgedRun], out: Console) -> Table:
     return table
 
 
-def setups_table(setups: Iterable[SetupRange]) -> Table:
+def setups_table(setups: Iterable[SetupRange], *, wide: bool) -> Table:
     """Return the table of setups: how many runs, and where the next healthy gap is expected."""
     from rich.text import Text
 
+    more = (("spread", "right"), "last run") if wide else ()
     table = table_of(
-        "setup", ("n", "right"), ("centre", "right"), ("range", "right"), ("seen", "right"), "basis"
+        "setup", ("n", "right"), ("centre", "right"), ("range", "right"), ("seen", "right"), "basis", *more
     )
     for item in setups:
+        spread = MISSING if item.sigma is None else f"{100 * item.sigma:.1f} %"
+        last = when(item.last_run) if item.last_run else MISSING
+        marks = [item.basis, *(["accepted"] if item.accepted else []), *(["moved"] if item.moved else [])]
         table.add_row(
             Text(clean(item.setup)),
             str(item.n),
             number(item.center),
             span(item.low, item.high),
             span(item.seen_low, item.seen_high),
-            item.basis + (" (accepted)" if item.accepted else ""),
+            ", ".join(marks),
+            *((spread, last) if wide else ()),
         )
     return table
 
@@ -127,7 +133,7 @@ def print_run(run: JudgedRun, out: Console) -> None:
         Text.assemble(verdict(run), "  ", Text(clean(run.name or run.run), style="bold")), soft_wrap=True
     )
     for reason in run.reasons:
-        out.print(Text(f"  {clean(reason)}"))
+        out.print(_indented(reason, 2))
     where = [run.run, run.setup or "no setup", run.state, f"user {run.user}" if run.user else ""]
     out.print(Text("  " + " | ".join(clean(part) for part in where if part), style="dim"))
     if run.created_at:
@@ -156,8 +162,15 @@ def print_run_short(run: JudgedRun, out: Console) -> None:
         Text.assemble(verdict(run), "  ", Text(name, style="bold"), Text(user, style="dim")), soft_wrap=True
     )
     for reason in run.reasons:
-        out.print(Text(f"    {clean(reason)}"))
+        out.print(_indented(reason, 4))
     out.print(Text(f"    {clean(run.url or run.run)}", style="dim"), soft_wrap=True)
+
+
+def _indented(text: str, columns: int) -> Padding:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    return Padding(Text(clean(text)), (0, 0, 0, columns))
 
 
 def print_item(name: str, text: str, out: Console) -> None:

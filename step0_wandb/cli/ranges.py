@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +11,16 @@ from step0_wandb import documents
 from step0_wandb.cli import output
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.text import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from step0_wandb.records import SetupRange
+
+WIDE = 110
+"""Columns of a terminal that shows more of each setup."""
+FEW = 4
+"""With fewer lone setups nothing is said of what splits them."""
 
 
 @without("dry_run", "log_format", "fail_on")
@@ -29,7 +40,45 @@ def ranges(
         output.print_json(documents.document("ranges", setups=found))
         return
     out = output.console()
-    out.print(output.setups_table(found) if found else "no setups")
+    out.print(output.setups_table(found, wide=out.width >= WIDE) if found else "no setups")
     for item in found:
         if item.note:
-            out.print(f"{clean(item.setup)}: {clean(item.note)}", soft_wrap=True)
+            output.print_item("note", f"{item.setup}: {item.note}", out)
+    key = splitting_key(found)
+    if key:
+        output.print_item(
+            "note", f"most setups have one run, and {key} is what splits them most: {_mend(key)}", out
+        )
+
+
+def splitting_key(setups: Sequence[SetupRange]) -> str | None:
+    """Return the part of the setups that leaves most of them with one run, where most have no more.
+
+    It is the one without which most of the lone runs would share a setup with others.
+    """
+    lone = [item.setup for item in setups if item.n <= 1]
+    if len(lone) <= len(setups) / 2 or len(lone) < FEW:
+        return None
+    keys = {part.split("=")[0] for label in lone for part in _parts(label)}
+    joined = {key: _joined(key, lone) for key in sorted(keys)}
+    best = max(joined, key=lambda key: joined[key], default=None)
+    return best if best and joined[best] > len(lone) / 2 else None
+
+
+def _joined(key: str, labels: Sequence[str]) -> int:
+    """Return how many setups would share their label with another one if the key did not count."""
+    merged = Counter(
+        (*label.split(" · ")[:2], *(part for part in _parts(label) if not part.startswith(f"{key}=")))
+        for label in labels
+    )
+    return sum(times for times in merged.values() if times > 1)
+
+
+def _parts(label: str) -> list[str]:
+    return " ".join(label.split(" · ")[2:]).split()
+
+
+def _mend(key: str) -> str:
+    return (
+        f'drop it with `[setup.PROFILE] drop = ["{clean(key)}"]` in step0.toml if it does not change the gap'
+    )

@@ -26,7 +26,7 @@ from sqlalchemy import (
 if TYPE_CHECKING:
     from sqlalchemy import Dialect
 
-VERSION = 3
+VERSION = 4
 """The version of the schema below; the migration that makes it has the same number."""
 APPLICATION_ID = 0x53_74_65_70
 """Tells a store from the SQLite files of other programs ("Step"; ``PRAGMA application_id``)."""
@@ -195,6 +195,9 @@ ranges = Table(
     Column("basis", Text, nullable=False),
     Column("accepted", Boolean, nullable=False),
     Column("note", Words, nullable=False),
+    Column("last_run", UtcTime),
+    Column("moved", Float),
+    Column("moved_since", UtcTime),
 )
 
 labels = Table(

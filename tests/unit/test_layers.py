@@ -31,7 +31,7 @@ LAYERS = [
     ["news"],
     ["alerting", "writing"],
     ["job"],
-    ["single"],
+    ["single", "checkup"],
     ["load", "gate"],
     ["demo"],
     ["cli"],

@@ -1,0 +1,57 @@
+"""What changed in the configs when a whole setup moved to another level."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from step0_wandb.explanation import differences, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import TypeAlias
+
+    from step0_wandb.explanation import Difference, Library
+    from step0_wandb.records import Json, SetupRange
+    from step0_wandb.verdicts import Judgement
+
+    Config: TypeAlias = Mapping[str, Json]
+
+AT_MOST = 20
+"""Runs on either side that are compared: those nearest to the move."""
+NAMED = 2
+"""Config keys that a sentence names."""
+
+
+def with_what_changed(setups: Sequence[SetupRange], result: Judgement, library: Library) -> list[SetupRange]:
+    """Return the setups, with what changed in the config told of those that moved."""
+    return [_told(setup, result, library) if setup.moved else setup for setup in setups]
+
+
+def _told(setup: SetupRange, result: Judgement, library: Library) -> SetupRange:
+    runs = result.runs
+    own = runs[runs["setup"] == setup.setup].sort_values(["created_at", "run"])
+    is_after = own["created_at"] >= setup.moved_since
+    before = own.loc[~is_after, "run"].tolist()[-AT_MOST:]
+    after = own.loc[is_after, "run"].tolist()[:AT_MOST]
+    changed = _changed(list(library.configs(after)), list(library.configs(before)))
+    if not changed:
+        return setup
+    said = " and ".join(
+        f"{item.key} went from {one_line(item.healthy)} to {one_line(item.value)}" for item in changed[:NAMED]
+    )
+    more = len(changed) - NAMED
+    rest = f", and {more} more keys changed" if more > 0 else ""
+    return replace(setup, note=f"{setup.note}; since then {said}{rest}")
+
+
+def _changed(after: Sequence[Config], before: Sequence[Config]) -> list[Difference]:
+    """Return the keys that have one value in all runs after the move and that none had before."""
+    if not after or not before:
+        return []
+    first, *others = after
+    found = differences(first, before)
+    for other in others:
+        same = {(item.key, one_line(item.value)) for item in differences(other, before)}
+        found = [item for item in found if (item.key, one_line(item.value)) in same]
+    return found
