@@ -14,9 +14,11 @@ from step0_wandb import __version__, documents
 from step0_wandb.cli import (
     check,
     demo,
+    doctor,
     explain,
     gate,
     label,
+    mute,
     output,
     profiles,
     ranges,
@@ -50,8 +52,10 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "explain": explain.explain,
     "label": label.label,
     "accept": label.accept,
+    "mute": mute.mute,
     "report": report.report,
     "demo": demo.demo,
+    "doctor": doctor.doctor,
     "settings": settings.settings,
     "profiles": profiles.profiles,
 }

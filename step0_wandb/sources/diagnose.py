@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from step0_wandb.errors import Step0Error
+from step0_wandb.errors import SourceError, Step0Error
 from step0_wandb.sources.batches import OWN, Ask, ProjectClient
 from step0_wandb.sources.credentials import find_account, find_server
 from step0_wandb.sources.faults import UNAUTHORIZED, RequestFailed
@@ -43,11 +43,14 @@ class Finding:
         ``warn``: it works, but not in the best way.
     what : str
         What was found, for people; never a secret.
+    exit_code : int
+        Of a failure, the exit code of the contract that it amounts to.
     """
 
     name: str
     outcome: Literal["ok", "warn", "fail"]
     what: str
+    exit_code: int = 0
 
 
 def diagnose(
@@ -72,7 +75,7 @@ def diagnose(
         findings.append(Finding("server", "ok", f"{server.base_url} (from {server.origin})"))
         account = find_account(places)
     except Step0Error as error:
-        return [*findings, _failed("key" if findings else "server", error)]
+        return [*findings, failed("key" if findings else "server", error)]
     findings.append(Finding("key", "ok", f"found in {account.key_origin}"))
     client = connect(account)
     try:
@@ -80,14 +83,16 @@ def diagnose(
         findings.append(Finding("login", "ok", f"the server answers; the key is {viewer['username']}'s"))
         findings += [_projects(client, entity) for entity in _entities(viewer)]
     except Step0Error as error:
-        return [*findings, _failed("login", error)]
+        return [*findings, failed("login", error)]
     for address in addresses:
         findings += _abilities(client, address, finder)
     return findings
 
 
-def _failed(name: str, error: Step0Error) -> Finding:
-    return Finding(name, "fail", " ".join(part for part in (f"{error.message}.", error.hint) if part))
+def failed(name: str, error: Step0Error) -> Finding:
+    """Return the finding that an error amounts to."""
+    said = " ".join(part for part in (f"{error.message}.", error.hint) if part)
+    return Finding(name, "fail", said, error.exit_code)
 
 
 def _ask(client: GraphQLClient, document: str, variables: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -131,14 +136,12 @@ def _abilities(client: GraphQLClient, address: RemoteAddress, finder: Step0Finde
         names = [address.run_id] if address.run_id else first
         batch = project.batches([Ask(name, look) for name in names], who=True, how=_ONCE)
     except RequestFailed as failure:
-        return [*findings, _failed(where, client.error(failure))]
+        return [*findings, failed(where, client.error(failure))]
     except Step0Error as error:
-        return [*findings, _failed(where, error)]
-    findings += [Finding(where, "fail", f"there is no run {name}") for name in batch.gone]
-    findings += [
-        Finding(where, "fail", f"the run {run.name} cannot be read: {run.why}") for run in batch.lost
-    ]
-    return findings
+        return [*findings, failed(where, error)]
+    wrong = [f"there is no run {name}" for name in batch.gone]
+    wrong += [f"the run {run.name} cannot be read: {run.why}" for run in batch.lost]
+    return [*findings, *(Finding(where, "fail", what, SourceError.exit_code) for what in wrong)]
 
 
 def _nested(project: ProjectClient, where: str, variables: Mapping[str, object]) -> Finding:

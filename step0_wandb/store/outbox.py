@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Channel = Literal["wandb", "webhook", "log"]
 AlertLevel = Literal["broken", "suspect", "moved", "doubted"]
 """Of a run: its verdict. Of a setup: it moved upwards, or lies above what its framework allows."""
-Severity = Literal["ERROR", "WARN"]
+Severity = Literal["ERROR", "WARN", "INFO"]
 """How W&B calls how grave an alert is."""
 
 _BATCH = 500

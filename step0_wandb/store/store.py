@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Self, cast
 
 from sqlalchemy import select, update
 
-from step0_wandb.store import notes, outbox, people, queries, readings, tags, verdicts
+from step0_wandb.store import notes, outbox, people, queries, readings, tags, verdicts, versions
 from step0_wandb.store.columns import Wanted
 from step0_wandb.store.database import Database
 from step0_wandb.store.file import open_copy, open_to_read, open_to_write
@@ -77,6 +77,12 @@ class Store:
     def path(self) -> Path:
         """Return the file's path."""
         return self._database.file.path
+
+    @property
+    def version(self) -> int:
+        """Return the schema version; that of an older file once it is upgraded."""
+        with self._database.transaction() as connection:
+            return versions.version_of(connection, self.path)
 
     def close(self) -> None:
         """Close the file and let others write."""

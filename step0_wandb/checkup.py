@@ -1,0 +1,170 @@
+"""What the program would use, and whether each part of it works; nothing is changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal
+
+from step0_wandb.delivery import OWN_RUN, Delivery
+from step0_wandb.errors import SourceError, Step0Error
+from step0_wandb.job import profiles_of
+from step0_wandb.publish.webhook import webhook_url
+from step0_wandb.sources.address import RemoteAddress, parse_address
+from step0_wandb.sources.credentials import find_server
+from step0_wandb.sources.diagnose import Finding, diagnose, failed
+from step0_wandb.step0 import Step0Finder
+from step0_wandb.store import Message, Store
+from step0_wandb.text import count, when
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from step0_wandb.pull import Outside
+    from step0_wandb.settings import Loaded
+    from step0_wandb.sources.credentials import Account
+    from step0_wandb.sources.graphql import GraphQLClient
+
+RECEIVING: Final = (
+    "W&B sends an alert to the person whose run it is: there each turns on User Settings > Alerts > "
+    '"Scriptable run alerts", by e-mail or with "Connect Slack". Alerts on several runs, or on a setup, '
+    f"are raised on the run {OWN_RUN}, which belongs to whoever's key the sync uses; a channel for all is "
+    "what alerts.webhook_env is for"
+)
+"""What people must switch on to get alerts."""
+_PATIENCE_S, _DEADLINE_S = 20.0, 15.0
+
+
+@dataclass(frozen=True)
+class Checkup:
+    """A look at everything that a sync with these settings needs."""
+
+    loaded: Loaded
+    outside: Outside
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield what was looked at, in the order in which a sync needs it."""
+        file = self.loaded.file
+        yield Finding(
+            "settings", "ok", str(file) if file else "defaults: there is no step0.toml upwards of here"
+        )
+        sources = [self._source(text) for text in self.loaded.sources]
+        yield from (source for source in sources if isinstance(source, Finding))
+        yield from self._server([source for source in sources if isinstance(source, RemoteAddress)])
+        yield from self._store()
+        yield from self._alerts()
+        report = self.loaded.settings.report
+        yield Finding("report", "ok", f"page: {report.html or 'none'}; in W&B: {report.wandb or 'none'}")
+
+    def test_alerts(self) -> Iterator[Finding]:
+        """Send a test alert to every project among the sources and to the webhook; yield what became of it."""
+        delivery = Delivery(self.loaded, replace(self.outside, give_up_s=_PATIENCE_S))
+        for message in self.test_messages():
+            name, failure = f"test alert to {place_of(message)}", delivery.send(message)
+            if failure is None:
+                yield Finding(name, "ok", "taken; look whether it has reached you")
+            else:
+                yield Finding(name, "fail", failure, SourceError.exit_code)
+
+    def test_messages(self) -> list[Message]:
+        """Return the test alerts; their title holds the time, so that none is dropped as a double."""
+        sources = [self._source(text) for text in self.loaded.sources]
+        projects = dict.fromkeys(
+            (source.entity, source.project) for source in sources if isinstance(source, RemoteAddress)
+        )
+        messages = [self._test_message("wandb", *place) for place in projects]
+        if self.loaded.settings.alerts.webhook_env:
+            messages.append(self._test_message("webhook", "", ""))
+        return messages
+
+    def _test_message(self, channel: Literal["wandb", "webhook"], entity: str, project: str) -> Message:
+        now = self.outside.clock()
+        return Message(
+            channel=channel,
+            severity="INFO",
+            title=f"Test alert of step0-wandb, {now:%Y-%m-%d %H:%M:%S} UTC",
+            text="If you read this, alerts about broken runs reach you. Sent by `step0-wandb doctor`.",
+            entity=entity,
+            project=project,
+            run_id=OWN_RUN,
+            url=None,
+            subjects=(),
+        )
+
+    def _source(self, text: str) -> RemoteAddress | Finding:
+        """Return the project that a source names; of a path, and of what cannot be read, what is found."""
+        try:
+            address = parse_address(text)
+            if isinstance(address, RemoteAddress):
+                parse_address(text, server=find_server(self.outside.places))
+                return address
+        except Step0Error as error:
+            return failed("source", error)
+        return Finding("source", "ok", f"{address} exists")
+
+    def _server(self, remote: Sequence[RemoteAddress]) -> Iterator[Finding]:
+        if self.loaded.sources and not remote:
+            yield Finding("server", "ok", "not asked: no source is on one")
+            return
+        finder = Step0Finder(profiles_of(self.loaded))
+        yield from diagnose(self.outside.places, remote, finder, connect=self._connect)
+
+    def _connect(self, account: Account) -> GraphQLClient:
+        from step0_wandb.sources.graphql import GraphQLClient
+        from step0_wandb.sources.http import Limits
+        from step0_wandb.sources.pace import Pace
+
+        limits = Limits(deadline_s=_DEADLINE_S, patience_s=_PATIENCE_S)
+        return GraphQLClient(account, pace=Pace(), environ=self.outside.places.environ, limits=limits)
+
+    def _store(self) -> Iterator[Finding]:
+        path = self.loaded.store
+        if not path.exists():
+            yield Finding("store", "ok", f"none yet at {path}: the first sync makes it")
+            return
+        try:
+            with Store.open(path, mode="read") as store:
+                runs = count(sum(store.counts().values()), "run")
+                yield Finding("store", "ok", f"{path}, schema version {store.version}, {runs} judged")
+                for source in store.sources():
+                    what = f"{count(source.runs, 'run')}, read last {when(source.read_at)}"
+                    yield Finding(f"last sync of {source.source}", "ok", what)
+                yield from _waiting(store, self.outside.clock())
+        except Step0Error as error:
+            yield failed("store", error)
+
+    def _alerts(self) -> Iterator[Finding]:
+        settings = self.loaded.settings.alerts
+        hours = settings.since.total_seconds() / 3600
+        what = (
+            f"about {' and '.join(settings.levels) or 'nothing'}, of runs that still run or are younger than "
+            f"{hours:g} h; more than {settings.digest} new ones become one"
+        )
+        yield Finding("alerts", "ok", what)
+        yield Finding("receiving alerts", "ok", RECEIVING)
+        if settings.webhook_env:
+            try:
+                webhook_url(settings.webhook_env, self.outside.places.environ)
+            except Step0Error as error:
+                yield failed("webhook", error)
+            else:
+                yield Finding("webhook", "ok", f"its URL is in {settings.webhook_env}")
+
+
+def place_of(message: Message) -> str:
+    """Return where a message goes, as people call it."""
+    return f"{message.entity}/{message.project}" if message.channel == "wandb" else "the webhook"
+
+
+def _waiting(store: Store, now: datetime) -> Iterator[Finding]:
+    """Yield the alerts that nobody has taken yet, and the setups that are muted."""
+    waiting = store.outbox.unsent()
+    for queued in waiting:
+        why = queued.failure or "not sent yet"
+        what = f"{queued.message.title} (since {when(queued.queued_at)}): {why}; the next sync tries again"
+        yield Finding(f"unsent alert ({queued.message.channel})", "warn", what)
+    if not waiting:
+        yield Finding("unsent alerts", "ok", "none")
+    for mute in store.mutes().values():
+        if mute.until > now:
+            yield Finding("muted", "ok", f"{mute.setup} until {when(mute.until)}, by {mute.who}")

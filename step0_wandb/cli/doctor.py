@@ -1,0 +1,66 @@
+"""``step0-wandb doctor``: what would be used, and whether it works."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from step0_wandb import documents
+from step0_wandb.cli import output
+from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
+from step0_wandb.text import clean
+
+if TYPE_CHECKING:
+    from step0_wandb.checkup import Checkup
+    from step0_wandb.sources.diagnose import Finding
+
+STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+@without("fail_on", "log_format", "quiet")
+def doctor(
+    session: Session,
+    *,
+    test_alert: Annotated[
+        bool, typer.Option("--test-alert", help="Send one alert to each W&B project, and to the webhook.")
+    ] = False,
+) -> None:
+    """Show what a sync would use (settings, server, key, store, alerts), and try each of it.
+
+    Example: step0-wandb doctor --test-alert
+    """
+    from step0_wandb.checkup import Checkup
+
+    checkup = Checkup(session.loaded, session.job().outside())
+    found = list(checkup.findings())
+    if test_alert:
+        found += _test(checkup, session)
+    if session.as_json:
+        output.print_json(documents.document("doctor", findings=found))
+    else:
+        _print(found)
+    raise typer.Exit(next((finding.exit_code for finding in found if finding.outcome == "fail"), 0))
+
+
+def _test(checkup: Checkup, session: Session) -> list[Finding]:
+    """Send the test alerts, or say which they would be."""
+    from step0_wandb.checkup import place_of
+    from step0_wandb.sources.diagnose import Finding
+
+    if session.dry_run:
+        return [
+            Finding("test alert", "ok", f"would send to {place_of(message)}: {message.title}")
+            for message in checkup.test_messages()
+        ]
+    sent = list(checkup.test_alerts())
+    return sent or [Finding("test alert", "warn", "no W&B project among the sources, and no webhook")]
+
+
+def _print(found: list[Finding]) -> None:
+    from rich.text import Text
+
+    out = output.console()
+    for finding in found:
+        mark = Text(f"{finding.outcome:4}", style=STYLES[finding.outcome])
+        out.print(Text.assemble(mark, "  ", f"{clean(finding.name)}: {clean(finding.what)}"), soft_wrap=True)

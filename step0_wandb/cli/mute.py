@@ -1,0 +1,61 @@
+"""``step0-wandb mute``: no alerts of one setup for a while."""
+
+from __future__ import annotations
+
+import getpass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from step0_wandb.cli import output
+from step0_wandb.cli.label import find_setup
+from step0_wandb.cli.runs import span_of
+from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
+from step0_wandb.errors import UsageError
+from step0_wandb.text import when
+
+if TYPE_CHECKING:
+    from step0_wandb.store import Store
+
+
+@without("as_json", "fail_on", "log_format", "quiet", "verbose")
+def mute(
+    session: Session,
+    setup: Annotated[
+        str, typer.Argument(metavar="SETUP", help="A setup's label, or a part that only one has.")
+    ],
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="SPAN", help="For how long, such as 12h or 7d.")
+    ] = None,
+    *,
+    clear: Annotated[bool, typer.Option("--clear", help="Let it be heard again.")] = False,
+) -> None:
+    """Send no alerts of a setup for a while; what it would have said is told afterwards if it still holds.
+
+    Example: step0-wandb mute "Qwen3-0.6B" --until 7d
+    """
+    from step0_wandb.store import Mute
+
+    if clear == (until is not None):
+        raise UsageError("mute takes either --until or --clear", "Such as: step0-wandb mute SETUP --until 7d")
+    now = session.clock()
+    with session.open_store(write=not session.dry_run) as store:
+        name = find_setup(store, setup)
+        if until is None:
+            _clear(store, name, dry_run=session.dry_run)
+            return
+        end = now + span_of("--until", until)
+        if session.dry_run:
+            output.tell(f"would mute {name} until {when(end)}")
+            return
+        store.mute(Mute(name, end, getpass.getuser(), now))
+    output.tell(f"{name} is muted until {when(end)}: no alerts, its verdicts go on")
+
+
+def _clear(store: Store, name: str, *, dry_run: bool) -> None:
+    if dry_run:
+        output.tell(f"would let {name} be heard again")
+    elif store.unmute(name):
+        output.tell(f"{name} is heard again from the next sync on")
+    else:
+        output.tell(f"{name} was not muted")
