@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -24,10 +24,11 @@ from step0_wandb.sources.faults import (
     fault_of_status,
 )
 from step0_wandb.sources.http import HttpTransport, Limits
-from step0_wandb.text import clean, shorten
+from step0_wandb.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
 
     from tenacity import RetryCallState
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from step0_wandb.sources.pace import Pace
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
-_DETAIL = 120
+_DETAIL, _HEAD = 120, 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,6 @@ class GraphQLClient:
         self._trouble_since: float | None = None
 
     def _http(self, environ: Mapping[str, str]) -> HttpTransport:
-
         headers = {
             "Authorization": f"Basic {self._basic}",
             "Content-Type": "application/json",
@@ -177,7 +177,7 @@ class GraphQLClient:
             self.requests += 1
             reply = self._transport.post(body)
         self.bytes_read += len(reply.body)
-        wait_s = _asked_to_wait(reply.headers)
+        wait_s = _asked_to_wait(reply.headers, self._pace.time.today)
         if wait_s is not None and reply.headers.get("ratelimit-remaining", "1").strip() == "0":
             self._pace.hold(min(wait_s, self._limits.patience_s))
         if fault := fault_of_status(reply.status):
@@ -195,8 +195,8 @@ class GraphQLClient:
     def _data(self, body: bytes) -> Mapping[str, Any]:
         try:
             answer = json.loads(body)
-        except ValueError:
-            raise RequestFailed(NO_JSON, self._safe(body[:_DETAIL].decode(errors="replace"))) from None
+        except (ValueError, RecursionError):
+            raise RequestFailed(NO_JSON, self._safe(body[:_HEAD].decode(errors="replace"))) from None
         data = answer.get("data") if isinstance(answer, dict) else None
         if isinstance(answer, dict) and answer.get("errors"):
             detail = self._first_message(body)
@@ -217,7 +217,7 @@ class GraphQLClient:
         """Return what a server said, harmless and without the key, in one short line."""
         for secret in self._secrets:
             text = text.replace(secret, "***")
-        return shorten(clean(text), _DETAIL)
+        return clean(text)[:_DETAIL]  # the head alone: a tail might be half a key
 
     def _wait(self, state: RetryCallState) -> float:
         """Return how long to wait, in seconds: what the server asks, else doubling, with a spread."""
@@ -255,19 +255,15 @@ def _is_retried(error: BaseException) -> bool:
     return isinstance(error, RequestFailed) and error.fault.retried
 
 
-def _asked_to_wait(headers: Mapping[str, str]) -> float | None:
+def _asked_to_wait(headers: Mapping[str, str], today: Callable[[], datetime]) -> float | None:
     """Return the seconds that ``Retry-After`` (seconds or a date) or ``RateLimit-Reset`` name."""
     for name in ("retry-after", "ratelimit-reset"):
         text = headers.get(name, "").strip()
-        if not text:
-            continue
-        try:
-            return max(0.0, float(text))
-        except ValueError:
-            pass
+        if text.replace(".", "", 1).isdecimal():
+            return float(text)
         try:
             moment = parsedate_to_datetime(text)
         except ValueError:
             continue
-        return max(0.0, (moment - datetime.now(UTC)).total_seconds())
+        return max(0.0, (moment.replace(tzinfo=moment.tzinfo or UTC) - today()).total_seconds())
     return None

@@ -7,6 +7,7 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,11 +26,14 @@ class Time:
         Waits for so many seconds.
     chance : callable
         Returns a number from 0 to 1, to spread retries.
+    today : callable
+        Returns the present in UTC, for servers that name a date.
     """
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     chance: Callable[[], float] = random.random
+    today: Callable[[], datetime] = lambda: datetime.now(UTC)
 
 
 class Pace:

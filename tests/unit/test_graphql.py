@@ -108,7 +108,17 @@ def test_what_will_not_change_is_asked_once(code, error, exit_code):
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"<html>sign in</html>", b'{"data": {"vie', b"[]", b'"text"', b"null", b"{}", b'{"data": 1}'],
+    [
+        b"",
+        b"[" * 99999,
+        b"<html>sign in</html>",
+        b'{"data": {"vie',
+        b"[]",
+        b'"text"',
+        b"null",
+        b"{}",
+        b'{"data": 1}',
+    ],
 )
 def test_what_is_no_graphql_answer_is_asked_again_and_then_told(body):
     bench = Bench(Reply(200, {}, body))
@@ -176,7 +186,9 @@ def test_an_answer_that_uses_up_the_rate_holds_the_next_request():
     assert bench.time.naps == [5.0]
 
 
-@pytest.mark.parametrize("text", ["soon", "", "-3", "Wed, 99 Foo"])
+@pytest.mark.parametrize(
+    "text", ["Sat, 01 Jan 2000 00:00:00 -0000", "soon", "", "-3", "nan", "inf", "1e999", "Wed, 99 Foo"]
+)
 def test_a_senseless_wait_is_no_wait_of_the_servers(text):
     bench = Bench(status(429, retry_after=text), GOOD)
     bench.ask()
@@ -267,6 +279,14 @@ def test_the_key_is_in_no_text():
     assert BASIC not in everything
     assert "\x1b" not in everything
     assert "bad key ***" in everything
+
+
+@pytest.mark.parametrize("before", [0, 60, 100, 119, 2000, 2040])
+def test_no_part_of_the_key_is_in_a_text_that_was_cut(before):
+    bench = Bench(Reply(200, {}, ("-" * before + KEY).encode()))
+    with pytest.raises(RequestFailed) as caught:
+        bench.ask()
+    assert "0123" not in str(caught.value)
 
 
 def test_every_row_of_the_table_says_what_is_kept():
