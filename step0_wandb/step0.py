@@ -122,7 +122,8 @@ class Step0Finder:
         if found is None:
             kept = self._context_of_any(_in_order(rows))
         else:
-            kept = [found.opening, *found.rows, *found.context, *([found.later] if found.later else [])]
+            later = [found.later] if found.later and not found.complete else []
+            kept = [found.opening, *found.rows, *found.context, *later]
         chosen = {id(row) for row in kept}
         return tuple(row for row in _in_order(rows) if id(row) in chosen)
 
