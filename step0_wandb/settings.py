@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 import tomllib
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from step0_wandb.errors import UsageError
+from step0_wandb.options import Settings
 from step0_wandb.secrets import looks_like_key
 
 if TYPE_CHECKING:
@@ -22,107 +21,6 @@ if TYPE_CHECKING:
 FILE_NAME = "step0.toml"
 PREFIX = "STEP0_"
 STORE_NAME = "step0.db"
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
-
-
-def duration(text: object) -> timedelta:
-    """Return the time span that a text such as ``90s``, ``60m``, ``24h`` or ``7d`` names.
-
-    Raises
-    ------
-    ValueError
-        The text is none.
-
-    Examples
-    --------
-    >>> duration("36h")
-    datetime.timedelta(days=1, seconds=43200)
-    """
-    if isinstance(text, timedelta):
-        return text
-    match = _DURATION.fullmatch(str(text).strip())
-    if match is None:
-        raise ValueError(f"{text!r} is no time span; write 90s, 60m, 24h or 7d")
-    return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
-
-
-Duration = Annotated[timedelta, BeforeValidator(duration)]
-
-
-def _variable_name(value: object) -> object:
-    if isinstance(value, str) and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
-        raise ValueError(
-            "it names an environment variable; the URL itself is a secret and stays out of files"
-        )
-    return value
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class RangesSettings(_Table):
-    """How ranges are fitted and runs are judged by them."""
-
-    alpha: float = Field(default=0.001, gt=0, lt=0.5)
-    broken_ratio: float = Field(default=2.0, gt=1)
-
-
-class SetupSettings(_Table):
-    """Changes to the config keys that make a profile's setups."""
-
-    add: tuple[str, ...] = ()
-    drop: tuple[str, ...] = ()
-    keys: tuple[str, ...] | None = None
-
-
-class AlertsSettings(_Table):
-    """Which verdicts raise an alert, and where besides W&B."""
-
-    levels: tuple[Literal["broken", "suspect"], ...] = ("broken", "suspect")
-    since: Duration = timedelta(hours=24)
-    digest: int = Field(default=5, ge=1)
-    webhook_env: Annotated[str | None, BeforeValidator(_variable_name)] = None
-
-
-class ReportSettings(_Table):
-    """Where a sync publishes: an HTML page, and tables and a report in W&B."""
-
-    html: str | None = None
-    wandb: str | None = None
-
-
-class ProfilesSettings(_Table):
-    """More profiles: TOML files, or directories of them."""
-
-    paths: tuple[str, ...] = ()
-
-
-class ChecksSettings(_Table):
-    """What is checked beyond the first optimizer step."""
-
-    every_rollout: bool = False
-
-
-class ServerSettings(_Table):
-    """How patient a sync is with a W&B server."""
-
-    give_up: Duration = timedelta(seconds=120)
-
-
-class Settings(_Table):
-    """Every setting; the defaults work without any file."""
-
-    sources: tuple[str, ...] = ()
-    store: str | None = None
-    ranges: RangesSettings = RangesSettings()
-    setup: dict[str, SetupSettings] = Field(default_factory=dict)
-    checks: ChecksSettings = ChecksSettings()
-    alerts: AlertsSettings = AlertsSettings()
-    report: ReportSettings = ReportSettings()
-    profiles: ProfilesSettings = ProfilesSettings()
-    server: ServerSettings = ServerSettings()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
 from step0_wandb import documents
 from step0_wandb.cli import output
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
+from step0_wandb.errors import UsageError
 
 
 @without("dry_run", "fail_on", "log_format")
-def settings(session: Session) -> None:
-    """Show every setting with its value and where that came from.
+def settings(
+    session: Session,
+    *,
+    init: Annotated[
+        bool, typer.Option("--init", help="Write a settings file that explains every setting.")
+    ] = False,
+) -> None:
+    """Show every setting with its value and where that came from; or write a file to start from.
 
-    Example: step0-wandb settings
+    Example: step0-wandb settings --init
     """
-    from step0_wandb.settings import describe
+    from step0_wandb.settings import FILE_NAME, describe
 
+    if init:
+        file = session.settings_file or Path(FILE_NAME)
+        _write(file)
+        output.tell(f"wrote {file}: every setting is in it, commented out at its default")
+        if not session.as_json:
+            return
     rows = describe(session.loaded)
     if session.as_json:
         output.print_json(documents.document("settings", settings=rows))
@@ -23,3 +41,18 @@ def settings(session: Session) -> None:
     for row in rows:
         table.add_row(row.key, output.plain_value(row.value), row.origin)
     output.console().print(table)
+
+
+def _write(file: Path) -> None:
+    """Write the commented file, never over another one."""
+    from step0_wandb.options import commented_file
+
+    try:
+        with file.open("x", encoding="utf-8") as new:
+            new.write(commented_file())
+    except FileExistsError as error:
+        raise UsageError(
+            f"{file} exists already, and is left as it is", "Name another file with --settings."
+        ) from error
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error.strerror}") from error

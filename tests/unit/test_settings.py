@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from step0_wandb.errors import UsageError
-from step0_wandb.settings import describe, duration, load_settings
+from step0_wandb.options import duration
+from step0_wandb.settings import describe, load_settings
 
 
 def write(folder, text, name="step0.toml"):

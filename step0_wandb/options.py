@@ -1,0 +1,218 @@
+"""Every setting: its name, its default, what it may be, and a sentence about it."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+
+
+def duration(text: object) -> timedelta:
+    """Return the time span that a text such as ``90s``, ``60m``, ``24h`` or ``7d`` names.
+
+    Raises
+    ------
+    ValueError
+        The text is none.
+
+    Examples
+    --------
+    >>> duration("36h")
+    datetime.timedelta(days=1, seconds=43200)
+    """
+    if isinstance(text, timedelta):
+        return text
+    match = _DURATION.fullmatch(str(text).strip())
+    if match is None:
+        raise ValueError(f"{text!r} is no time span; write 90s, 60m, 24h or 7d")
+    return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+
+
+def duration_text(span: timedelta) -> str:
+    """Return a time span as `duration` reads it, in the largest unit of which it has two or more.
+
+    Examples
+    --------
+    >>> duration_text(timedelta(days=1)), duration_text(timedelta(weeks=3)), duration_text(timedelta(minutes=1))
+    ('24h', '3w', '60s')
+    """
+    seconds = span.total_seconds()
+    for unit, size in reversed(_UNITS.items()):
+        if seconds >= 2 * size and seconds % size == 0:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:g}s"
+
+
+Duration = Annotated[timedelta, BeforeValidator(duration), PlainSerializer(duration_text, when_used="json")]
+
+
+def _variable_name(value: object) -> object:
+    if isinstance(value, str) and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
+        raise ValueError(
+            "it names an environment variable; the URL itself is a secret and stays out of files"
+        )
+    return value
+
+
+def _none_if_empty(value: object) -> object:
+    """TOML has no null: an empty text or list says that there is none."""
+    return None if value in ("", [], ()) else value
+
+
+OptionalText = Annotated[str | None, BeforeValidator(_none_if_empty)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RangesSettings(_Table):
+    """How ranges are fitted and runs are judged by them."""
+
+    alpha: float = Field(
+        default=0.001, gt=0, lt=0.5, description="Share of healthy runs that may fall outside their range."
+    )
+    broken_ratio: float = Field(
+        default=2.0,
+        gt=1,
+        description="A gap above its range is broken from this many times the centre, suspect below.",
+    )
+
+
+class SetupSettings(_Table):
+    """Changes to the config keys that make a profile's setups; one table a profile."""
+
+    add: tuple[str, ...] = Field(default=(), description="Config keys that split setups too.")
+    drop: tuple[str, ...] = Field(default=(), description="Keys of the profile that split no setup.")
+    keys: Annotated[tuple[str, ...] | None, BeforeValidator(_none_if_empty)] = Field(
+        default=None, description="Config keys in place of the profile's list; empty: its own list."
+    )
+
+
+class AlertsSettings(_Table):
+    """Which verdicts raise an alert, and where besides W&B."""
+
+    levels: tuple[Literal["broken", "suspect"], ...] = Field(
+        default=("broken", "suspect"),
+        description="Verdicts to tell; of suspect runs only those above their range.",
+    )
+    since: Duration = Field(
+        default=timedelta(hours=24),
+        description="Never about runs that are older than this and no longer running.",
+    )
+    digest: int = Field(default=5, ge=1, description="More new alerts than this in one sync become one.")
+    webhook_env: Annotated[str | None, BeforeValidator(_variable_name), BeforeValidator(_none_if_empty)] = (
+        Field(
+            default=None,
+            description="Name of an environment variable that holds a URL for Slack-style JSON; empty: none.",
+        )
+    )
+
+
+class ReportSettings(_Table):
+    """Where a sync publishes: an HTML page, and tables and a report in W&B."""
+
+    html: OptionalText = Field(default=None, description="Path of the HTML page; empty: no page.")
+    wandb: OptionalText = Field(
+        default=None,
+        description='"same": each project its own report; or one "entity/project"; empty: none.',
+    )
+
+
+class ProfilesSettings(_Table):
+    """More frameworks than the tool knows."""
+
+    paths: tuple[str, ...] = Field(default=(), description="Profiles: TOML files, or directories of them.")
+
+
+class ChecksSettings(_Table):
+    """What is checked beyond the first optimizer step."""
+
+    every_rollout: bool = Field(
+        default=False,
+        description="Check ppo_kl and clip_frac at the first step of every rollout, not only of the first.",
+    )
+
+
+class ServerSettings(_Table):
+    """How patient a sync is with a W&B server."""
+
+    give_up: Duration = Field(
+        default=timedelta(seconds=120), description="How long a request that fails is tried again."
+    )
+
+
+class Settings(_Table):
+    """Every setting; the defaults work without any file."""
+
+    sources: tuple[str, ...] = Field(
+        default=(), description="What `sync` reads: entity/project, or directories of W&B runs."
+    )
+    store: OptionalText = Field(
+        default=None,
+        description="The SQLite file of all that is known; empty: step0.db beside this file.",
+    )
+    ranges: RangesSettings = RangesSettings()
+    setup: dict[str, SetupSettings] = Field(default_factory=dict)
+    checks: ChecksSettings = ChecksSettings()
+    alerts: AlertsSettings = AlertsSettings()
+    report: ReportSettings = ReportSettings()
+    profiles: ProfilesSettings = ProfilesSettings()
+    server: ServerSettings = ServerSettings()
+
+
+HEADING = """\
+# Settings of step0-wandb. What stands here behind a bare # is the default; take the # away to change it.
+# Paths are relative to this file. `step0-wandb settings` shows what holds, and where it came from.
+"""
+EXAMPLE_PROFILE = "miles"
+
+
+def commented_file() -> str:
+    """Return a settings file with every setting in it, each commented out at its default.
+
+    Sentences stand behind ``# ``, settings behind ``#``. Without the latter the file says what holds
+    without any file.
+    """
+    return "\n".join([HEADING, *_own_lines(Settings), *_tables()]).rstrip() + "\n"
+
+
+def _tables() -> Iterator[str]:
+    for name, field in Settings.model_fields.items():
+        if name == "setup":
+            yield from _table_lines(f"#[setup.{EXAMPLE_PROFILE}]", SetupSettings)
+        elif isinstance(field.default, _Table):
+            yield from _table_lines(f"[{name}]", type(field.default))
+
+
+def _table_lines(heading: str, table: type[_Table]) -> Iterator[str]:
+    yield f"# {(table.__doc__ or '').strip()}"
+    yield heading
+    yield from _own_lines(table)
+
+
+def _own_lines(table: type[_Table]) -> Iterator[str]:
+    """Yield the lines of a table's plain values, and a blank one behind them."""
+    defaults = table().model_dump(mode="json")
+    for name, field in table.model_fields.items():
+        if isinstance(defaults[name], dict):
+            continue
+        yield f"# {field.description}"
+        yield f"#{name} = {_toml(defaults[name], field.annotation)}"
+    yield ""
+
+
+def _toml(value: Any, annotation: object) -> str:
+    """Return a default as TOML has it, which of all that settings hold lacks only None."""
+    if value is None:
+        value = [] if "tuple" in str(annotation) else ""
+    return json.dumps(value, ensure_ascii=False)
