@@ -37,6 +37,7 @@ _STRING = re.compile(r"[rRbBuU]{0,2}('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")", r
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U(00[0-9a-fA-F]{6})|(.))", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
+_CUT = re.compile(r"[\w.+\-]+")
 _SPACE = re.compile(r"[\s\\]*")
 _ELLIPSIS = "..."
 _CONSTANTS: dict[str, Value] = {
@@ -151,7 +152,8 @@ class _Reader:
             return Parsed(OPAQUE, at + len(_ELLIPSIS))
         if match := _NAME.match(self._text, at):
             return self._named(match, depth)
-        raise LiteralError(f"{char!r} begins no value", at_end=char in "'\"")
+        cut = char in "'\"" or _CUT.fullmatch(self._text, at) is not None
+        raise LiteralError(f"{char!r} begins no value", at_end=cut)
 
     def _string(self, match: re.Match[str]) -> Parsed:
         """Return a string; a line break inside it was made by a terminal and is taken out."""

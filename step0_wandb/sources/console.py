@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from step0_wandb.errors import NoStep0Error, SourceError
 from step0_wandb.records import HistoryRow, RunRecord
-from step0_wandb.sources.printed import Unfinished, clean, dashes_around, dict_around
+from step0_wandb.sources.printed import Unfinished, clean, dashes_around, dict_around, is_key
 from step0_wandb.sources.rounding import rounded
 from step0_wandb.sources.scan import BACK, Log
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from step0_wandb.sources.scan import Readable
     from step0_wandb.step0 import Step0Finder
 
-LONGEST_STEP = 1 << 16
-"""Bytes; what is printed at greater length is no metrics dict."""
+SHORT_STEP, LONGEST_STEP = 1 << 13, 1 << 16
+"""Bytes: most steps are shorter; what is printed at greater length is no metrics dict."""
 _READERS = {"dict": dict_around, "bare-dict": dict_around, "dashes": dashes_around}
 
 
@@ -141,8 +141,11 @@ class _Reader:
 
     def _step_here(self, count: int) -> dict[str, float] | None:
         """Return the step around the needle, under the names of the first profile that knows it."""
+        place = _Place(self.log)
         for layout in self._layouts:
-            printed = self._printed(layout.console)
+            if not is_key(self.log.text, self.log.at, layout.console):
+                continue
+            printed = place.read(layout.console)
             values = layout.named(printed, count) if printed else None
             if printed and values:
                 for key, resolution in printed.resolution.items():
@@ -150,17 +153,34 @@ class _Reader:
                 return values
         return None
 
-    def _printed(self, console: Console) -> Printed | None:
-        """Read the step around the needle; where it goes on behind what was read, read on."""
-        read = _READERS[console.kind]
+
+class _Place:
+    """The text around one needle, cleaned once for all who try to read it."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._before = clean(log.text[max(0, log.at - BACK) : log.at])
+        self._after = ""
+        self._size = 0
+
+    def read(self, console: Console) -> Printed | None:
+        """Read the step here; where it goes on behind what was looked at, look on."""
         while True:
-            begin = max(0, self.log.at - BACK)
-            before, after = clean(self.log.text[begin : self.log.at]), clean(self.log.text[self.log.at :])
-            long = len(self.log.text) - self.log.at > LONGEST_STEP
+            at_end = self._size > LONGEST_STEP or (self._log.ended and self._size >= self._held)
             try:
-                return read(before, after, console, at_end=self.log.ended or long)
+                return _READERS[console.kind](self._before, self._after, console, at_end=at_end)
             except Unfinished:
-                self.log.more()
+                self._look_on()
+
+    @property
+    def _held(self) -> int:
+        return len(self._log.text) - self._log.at
+
+    def _look_on(self) -> None:
+        if self._size >= self._held:
+            self._log.more()
+        self._size = min(max(SHORT_STEP, 4 * self._size), self._held)
+        self._after = clean(self._log.text[self._log.at : self._log.at + self._size])
 
 
 def _layouts(finder: Step0Finder) -> tuple[_Layout, ...]:

@@ -34,6 +34,8 @@ _LINE_PREFIX = re.compile(
     r"|\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)? "  # a container's clock
     r")+"
 )
+_REST_OF_KEY = re.compile(rb"[\w/.\-\s]{0,80}['\"]?\s*:"), re.compile(rb"\s*:")
+"""What may follow inside and behind a key: of a dict, of a pair. Most mentions of a metric are no key."""
 _DASH = re.compile(r"\s-(?:\s+|$)")
 _DASHES_STEP = r"(?:^|[\s)])%s:(\d+) - "
 _DICT_STEP = r"(?<![\w\-])%s\s+(\d+)\s*[:=]\s*$"
@@ -58,6 +60,13 @@ class Printed:
     step: int | None
     values: Mapping[str, float]
     resolution: Mapping[str, float]
+
+
+def is_key(text: bytes, at: int, console: Console) -> bool:
+    """Return whether a text that is searched for stands at `at` and is the key of a value there."""
+    needle = next((needle for needle in console.find if text.startswith(needle.encode(), at)), None)
+    rest = _REST_OF_KEY[console.kind == "dashes"]
+    return needle is not None and rest.match(text, at + len(needle.encode())) is not None
 
 
 class Unfinished(Exception):  # noqa: N818 - a question, not an error: is there more text?

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 CHUNK = 1 << 17
 """Bytes read at once; they stay in a processor's own cache while they are searched."""
-BACK = 1 << 16
+BACK = 1 << 14
 """Bytes kept before what is searched: where a step begins that is found by a text inside it."""
 HEAD = 1 << 20
 """Bytes at the beginning that are kept, to say what log it is when nothing is found."""

@@ -306,8 +306,16 @@ class Pieces(io.BytesIO):
 
 @pytest.mark.parametrize("size", [1, 2, 5, 7, 64])
 def test_a_step_is_found_however_the_log_is_cut_into_pieces(size):
-    text = f"noise\n{RAY}x.py:1 - step 0: {miles(0)}\nmore\n"
-    assert read_stream(Pieces(text.encode(), size), FINDER).facts(FINDER).step0.gap == 0.0151
+    others = "'a': -1.25e-05, 'b': -inf, 'c': tensor(-0.5), 'd': True, 'e': ..., 'f': np.float64(nan)"
+    text = f"noise\n{RAY}x.py:1 - step 0: {miles(0, kl=-1.25e-05)[:-1]}, {others}}}\nmore\n"
+    found = read_stream(Pieces(text.encode(), size), FINDER).facts(FINDER).step0
+    assert (found.ppo_kl, found.gap, found.row["b"], found.row["c"]) == (-1.25e-05, 0.0151, -math.inf, -0.5)
+
+
+@pytest.mark.parametrize("size", [1, 3, 8])
+def test_a_line_of_verl_is_read_whole_however_it_is_cut_into_pieces(size):
+    reading = read_stream(Pieces(f"step:0 - x:1\n{VERL}\n".encode(), size), FINDER)
+    assert reading.facts(FINDER).step0.gap == 0.0041
 
 
 @pytest.mark.parametrize("offset", [0, 1, 5, 6, 7, 300])

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from step0_wandb.errors import UsageError
-from step0_wandb.profiles.expression import Expression, as_number, lookup, model_name
+from step0_wandb.profiles.expression import Expression, as_number, lookup, model_family, model_name
 
 CONFIG = {
     "rollout_top_p": 0.95,
@@ -53,6 +53,7 @@ CONFIG = {
         ("rollout_top_k in [32, 64]", True),
         ("'yes' if colocate else 'no'", "yes"),
         ("model('org/Qwen3-0.6B')", "Qwen3-0.6B"),
+        ("family('org/Qwen3-0.6B-FP8')", "qwen3-0.6b"),
         ("missing > 1", False),
         ("missing + 1", None),
         ("'text' + 1", None),
@@ -129,6 +130,28 @@ def test_a_key_whose_name_is_no_identifier_can_still_be_read():
 )
 def test_a_path_stands_for_the_model_that_it_ends_in(path, name):
     assert model_name(path) == name
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        "Qwen/Qwen3-30B-A3B",
+        "/data/Qwen3-30B-A3B_torch_dist",
+        "/data/Qwen3-30B-A3B-FP8",
+        "/data/qwen3-30b-a3b-mxfp8_torch_dist",
+        "/data/Qwen3-30B-A3B-W4A16",
+        "/data/Qwen3-30B-A3B_torch_dist_tp4_pp2",
+    ],
+)
+def test_a_converted_or_quantised_copy_is_the_same_model(copy):
+    assert model_family(copy) == "qwen3-30b-a3b"
+
+
+@pytest.mark.parametrize(
+    "other", ["Qwen3-30B", "Qwen3-30B-A3B-Instruct", "Qwen3-30B-A3B-Base", "iter_0000100", None]
+)
+def test_another_model_is_not(other):
+    assert model_family(other) != "qwen3-30b-a3b"
 
 
 @pytest.mark.parametrize(
