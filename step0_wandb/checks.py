@@ -85,6 +85,10 @@ class Outcomes:
             np.full(n_runs, np.nan),
         )
 
+    def take(self, positions: NDArray[np.intp]) -> Outcomes:
+        """Return the outcomes of some runs, by their positions."""
+        return Outcomes(*(column[positions] for column in (self.outcome, self.level, self.why, self.limit)))
+
     def set(
         self,
         where: NDArray[np.bool_],
@@ -102,14 +106,14 @@ class Outcomes:
 def numbers(runs: pd.DataFrame, name: str, default: float = np.nan) -> NDArray[np.float64]:
     """Return a column as floats, `default` where the column is missing."""
     if name not in runs:
-        return np.full(len(runs), default)
+        return np.broadcast_to(np.float64(default), len(runs))
     return pd.to_numeric(runs[name]).to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def texts(runs: pd.DataFrame, name: str, default: str = "") -> NDArray[np.object_]:
     """Return a column as texts, `default` where the column or a value is missing."""
     if name not in runs:
-        return np.full(len(runs), default, dtype=object)
+        return np.broadcast_to(np.array(default, dtype=object), len(runs))
     column = runs[name].astype(object)
     return column.where(column.notna(), default).to_numpy(dtype=object)
 
@@ -117,7 +121,7 @@ def texts(runs: pd.DataFrame, name: str, default: str = "") -> NDArray[np.object
 def flags(runs: pd.DataFrame, name: str, *, default: bool) -> NDArray[np.bool_]:
     """Return a column as booleans, `default` where the column or a value is missing."""
     if name not in runs:
-        return np.full(len(runs), default)
+        return np.broadcast_to(np.bool_(default), len(runs))
     column = runs[name].astype(object)
     return column.where(column.notna(), default).to_numpy(dtype=bool)
 

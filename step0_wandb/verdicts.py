@@ -61,6 +61,17 @@ class Judgement:
     verdict: NDArray[np.object_]
     alpha: float
 
+    def take(self, positions: NDArray[np.intp]) -> Judgement:
+        """Return the judgement of some runs, by their positions."""
+        return Judgement(
+            self.runs.iloc[positions],
+            self.by.iloc[positions],
+            self.ranges,
+            {check: result.take(positions) for check, result in self.outcomes.items()},
+            self.verdict[positions],
+            self.alpha,
+        )
+
     def reasons(self, at: int) -> tuple[str, ...]:
         """Return the reasons of one verdict, the gravest first; `at` is a position."""
         facts = self._facts(at)
@@ -185,8 +196,9 @@ def judge(
     """
     result = weigh(runs, ranges, alpha=alpha, broken_ratio=broken_ratio)
     reason = np.full(len(runs), "", dtype=object)
-    for at in np.flatnonzero((result.verdict != "healthy") | checks.texts(runs, "note").astype(bool)):
-        reason[at] = "; ".join(result.reasons(int(at)))
+    told = np.flatnonzero((result.verdict != "healthy") | checks.texts(runs, "note").astype(bool))
+    part = result.take(told)
+    reason[told] = ["; ".join(part.reasons(at)) for at in range(len(told))]
     return runs.assign(
         verdict=result.verdict,
         reason=reason,
