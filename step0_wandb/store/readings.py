@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from step0_wandb.store.database import Database
     from step0_wandb.store.rows import Columns, Origin
 
+_NOT_LOGGED = repr(None)
 BATCH = 500
 """Runs that are looked up and written together."""
 
@@ -82,6 +83,11 @@ class _Incoming:
     def has_values_of(self, row: Row[Any]) -> bool:
         """Whether both have found the same step 0, bit by bit."""
         return self.found and row.step0 == "found" and _values(step0_of(row)) == _values(self.facts.step0)
+
+    def completes(self, row: Row[Any]) -> bool:
+        """Whether this has found the stored step 0 again, bit by bit, and maybe metrics that it lacked."""
+        kept, found = _values(step0_of(row)), _values(self.facts.step0)
+        return all(before in (after, _NOT_LOGGED) for before, after in zip(kept, found, strict=True))
 
 
 @dataclass(slots=True)
@@ -214,7 +220,7 @@ def _changes(database: Database, row: Row[Any], item: _Incoming) -> Columns:
         takes = item.found or item.may_replace(row)
     elif not item.found:
         takes = False
-    elif item.has_values_of(row) or _same_rows(item.record.rows, rows_of(row, database.templates)):
+    elif item.completes(row) or _same_rows(item.record.rows, rows_of(row, database.templates)):
         takes = item.may_replace(row)
     else:
         takes = False

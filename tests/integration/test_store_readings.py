@@ -124,6 +124,15 @@ def test_the_first_step0_is_kept_and_a_different_one_is_told(store):
     ]
 
 
+def test_a_metric_that_the_first_capture_lacked_is_taken_from_a_later_one(store):
+    first = facts(None)
+    first = replace(first, step0=replace(first.step0, gap_metric=None))
+    save(store, (Reading(record(rows=(HistoryRow({"train/step": 0, "train/ppo_kl": 0.0}),))), first))
+    save(store, from_server())
+    assert store.frame()[["gap", "conflict"]].to_numpy().tolist() == [[0.0152, None]]
+    assert store.record(KEY).rows == record().rows
+
+
 def test_other_values_of_the_same_rows_are_another_profile_not_another_writer(store):
     save(store, from_server())
     save(store, (Reading(record()), facts(0.5)))
