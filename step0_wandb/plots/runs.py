@@ -69,8 +69,9 @@ def read_runs(verdicts: pd.DataFrame) -> list[Run]:
     need(verdicts, "setup", "gap", "verdict")
     frame = verdicts
     if "created_at" in frame:
-        moments = pd.to_datetime(frame["created_at"], utc=True)
-        days = date2num(moments)  # type: ignore[no-untyped-call] # matplotlib.dates has no types
+        moments = pd.to_datetime(frame["created_at"], utc=True).dt.tz_convert(None)
+        # As datetime64, of which NaT becomes NaN; one with a time zone would be taken apart as objects.
+        days = date2num(moments.to_numpy())  # type: ignore[no-untyped-call] # matplotlib.dates has no types
         frame = frame.assign(day=days).sort_values("day", kind="stable")
     blank = np.full(len(frame), np.nan)
     figures = [
