@@ -17,6 +17,7 @@ from step0_wandb.pull import Outside, pull
 from step0_wandb.settings import environment, load_settings
 from step0_wandb.step0 import Step0Finder
 from step0_wandb.store import Store
+from step0_wandb.target import targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from step0_wandb.pull import Pulled, SourceResult
     from step0_wandb.records import JudgedRun, Problem, SetupRange
     from step0_wandb.settings import Loaded
+    from step0_wandb.target import Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class SyncResult:
         What could not be read; the rest is stored.
     page : Path or None
         The HTML page that was written; None where nothing changed, or no page is kept.
+    written : tuple of Written
+        What was written to W&B, or would be in a dry run.
     """
 
     sources: tuple[SourceResult, ...]
@@ -50,6 +54,7 @@ class SyncResult:
     problems: tuple[Problem, ...]
     alerts: tuple[Mapping[str, object], ...] = ()
     page: Path | None = None
+    written: tuple[Written, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,24 +143,26 @@ def run_sync(job: Job) -> SyncResult:
             "No source was given",
             "Name one (`step0-wandb sync entity/project`), or set `sources` in step0.toml.",
         )
-    outside = job.outside()
+    outside, wanted = job.outside(), targets(texts, job.loaded)
     with Store.open(job.loaded.store, mode="copy" if job.dry_run else "write") as store:
-        writing.restore(store, job.loaded, outside)
         pulled = _read_all(store, texts, job, outside)
+        unread = [part.result.source for part in pulled if part.failure]
+        ready = writing.restore(store, wanted, outside, unread=unread)
         store.end_mutes(now=job.clock())
         news = store.stale
         changed = judge_store(store, job.loaded, now=job.clock()) if news else ()
         alerts = alerting.deliver(store, job.loaded, outside, dry_run=job.dry_run)
-        unwritten = writing.publish(store, job.loaded, outside, dry_run=job.dry_run)
+        published = writing.publish(store, ready, outside, dry_run=job.dry_run)
         page = _page(store, job, news=news)
         return SyncResult(
             sources=tuple(part.result for part in pulled),
             counts=store.counts(),
             changed=tuple(store.judged(keys=changed)) if changed else (),
             setups=tuple(store.setups()),
-            problems=(*(problem for part in pulled for problem in part.problems), *unwritten),
+            problems=(*(problem for part in pulled for problem in part.problems), *published.problems),
             alerts=alerts,
             page=page,
+            written=published.written,
         )
 
 
@@ -194,6 +201,7 @@ def judge_store(store: Store, loaded: Loaded, *, now: datetime) -> tuple[str, ..
     with store.transaction():
         changed = store.save_judged(judged_runs(result), setups, now=now)
         alerting.queue(store, loaded, result, now=now)
+        writing.outdate(store)
     return changed
 
 

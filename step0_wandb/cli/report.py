@@ -3,33 +3,72 @@
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003 - typer reads the annotation
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from step0_wandb.cli import output
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
+from step0_wandb.cli.sync import PARTLY, tell_written
 from step0_wandb.errors import UsageError
+
+if TYPE_CHECKING:
+    from step0_wandb.target import Published
 
 
 @without("as_json", "fail_on", "log_format")
 def report(
     session: Session,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the page there.")] = None,
+    wandb: Annotated[
+        str | None,
+        typer.Option("--wandb", metavar="ENTITY/PROJECT", help="Write tables and report of all runs there."),
+    ] = None,
 ) -> None:
     """Publish again from the store, without reading any source.
 
     Example: step0-wandb report --html step0.html
     """
+    settings = session.loaded.settings.report
+    configured = settings.html if not wandb else None
+    path = html or (session.loaded.path(configured) if configured else None)
+    to_wandb = bool(wandb or (settings.wandb and not html))
+    if path is None and not to_wandb:
+        raise UsageError(
+            "Nothing was named to write",
+            "Give --html FILE or --wandb ENTITY/PROJECT, or set them under `[report]` in step0.toml.",
+        )
+    if path is not None:
+        _page(session, path)
+    if to_wandb:
+        published = _publish(session, wandb)
+        tell_written(published.written, session)
+        for problem in published.problems:
+            output.tell(f"problem: {problem.where}: {problem.what}")
+        raise typer.Exit(PARTLY if published.problems else 0)
+
+
+def _page(session: Session, path: Path) -> None:
     from step0_wandb.job import write_page_of
 
-    configured = session.loaded.settings.report.html
-    path = html or (session.loaded.path(configured) if configured else None)
-    if path is None:
-        raise UsageError("No page was named", "Give --html FILE, or set `[report] html` in step0.toml.")
     with session.open_store() as store:
         if session.dry_run:
             output.tell(f"would write {path}")
             return
         write_page_of(store, path)
     output.console().print(f"page: {path}", soft_wrap=True)
+
+
+def _publish(session: Session, project: str | None) -> Published:
+    """Write to W&B whether or not anything changed: to one project, or where the settings say."""
+    from step0_wandb import writing
+    from step0_wandb.store import Store
+    from step0_wandb.target import shown_in, targets
+
+    loaded, outside = session.loaded, session.job().outside()
+    with session.open_store() as store:  # one that is not there is not made
+        texts = loaded.sources or tuple(item.source for item in store.sources())
+    wanted = shown_in(targets(texts, loaded), project)
+    with Store.open(loaded.store, mode="copy" if session.dry_run else "write") as store:
+        ready = writing.restore(store, wanted, outside)
+        return writing.publish(store, ready, outside, dry_run=session.dry_run, anew=True)

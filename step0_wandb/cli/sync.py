@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from step0_wandb.job import SyncResult
     from step0_wandb.records import Json
+    from step0_wandb.target import Written
 
 PARTLY = 7
 VERDICT = 3
@@ -80,6 +81,16 @@ def print_result(result: SyncResult, session: Session) -> None:
     out.print(f"{dry}{seen} runs read, {new} new: {output.counts(result.counts)}", soft_wrap=True)
     if result.page:
         out.print(f"page: {result.page}", soft_wrap=True)
+    tell_written(result.written, session)
+
+
+def tell_written(written: Iterable[Written], session: Session) -> None:
+    """Tell what went to W&B, or would go there."""
+    for item in written:
+        if session.dry_run:
+            output.tell(f"would write the {item.what} of {item.where}")
+        elif not session.quiet:
+            output.tell(f"wrote the {item.what} of {item.where}" + (f": {item.url}" if item.url else ""))
 
 
 def _print_changed(result: SyncResult, out: Console) -> None:

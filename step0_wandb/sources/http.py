@@ -1,4 +1,4 @@
-"""One HTTP POST to one host: bounded in time and size, no redirects, no ambient settings.
+"""HTTP to one address: bounded in time and size, no redirects, no ambient settings.
 
 The `timeout` of requests bounds each read, so that an answer that drips in lasts for ever. Here a
 request has a deadline as a whole: when it passes, its socket is shut down from a timer thread.
@@ -71,7 +71,7 @@ class Transport(Protocol):
 
 
 class HttpTransport:
-    """Posts to one URL and follows no redirect, so that the key goes to no other host.
+    """Posts to one URL, or reads it, and follows no redirect, so that the key goes to no other host.
 
     Parameters
     ----------
@@ -112,19 +112,32 @@ class HttpTransport:
         RequestFailed
             No answer, not in time, not whole, or too large.
         """
+        return self._send("POST", body)
+
+    def get(self) -> Reply:
+        """Return what lies at the URL.
+
+        Raises
+        ------
+        RequestFailed
+            As `post`.
+        """
+        return self._send("GET", None)
+
+    def _send(self, method: str, body: bytes | None) -> Reply:
         with _deadline(self._limits.deadline_s) as watch:
             try:
-                reply = self._post(body)
+                reply = self._whole(method, body)
             except requests.RequestException as error:
                 raise self._failure(error, late=watch.expired) from None
             if watch.expired:  # a cut answer without a length looks whole
                 raise RequestFailed(TOO_SLOW, f"not within {self._limits.deadline_s:g} s")
             return reply
 
-    def _post(self, body: bytes) -> Reply:
+    def _whole(self, method: str, body: bytes | None) -> Reply:
         timeout = (self._limits.connect_s, self._limits.deadline_s)
-        with self._session.post(
-            self._url, data=body, stream=True, timeout=timeout, allow_redirects=False
+        with self._session.request(
+            method, self._url, data=body, stream=True, timeout=timeout, allow_redirects=False
         ) as response:
             received = bytearray()
             for chunk in response.iter_content(_CHUNK):

@@ -1,0 +1,204 @@
+"""The one place that writes with the wandb client and wandb-workspaces, as a program of its own.
+
+``python -m step0_wandb.publish.sdk`` reads one job as a line of JSON from stdin, and prints a line for
+each part that is done. `process` starts it: in a process of its own the client can neither touch a run,
+settings or handlers of the caller, nor outlive a deadline. When stdin ends, whoever started it is gone,
+and it ends at once with all that it started.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import wandb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+UPLOAD_S = 60
+SETTINGS: Mapping[str, Any] = {
+    "console": "off",
+    "silent": True,
+    "program": "step0-wandb",
+    "disable_git": True,
+    "disable_code": True,
+    "save_code": False,
+    "x_disable_stats": True,
+    "x_disable_meta": True,
+    "x_disable_machine_info": True,
+    "x_save_requirements": False,
+    "init_timeout": float(UPLOAD_S),
+    "finish_timeout": float(UPLOAD_S),
+    "finish_timeout_raises": True,
+    "x_file_stream_transmit_interval": 1,
+    "x_file_stream_retry_max": 4,
+    "x_file_transfer_retry_max": 4,
+}
+"""Of the sync's own run: nothing of the machine, its code or its output is sent, nothing waits for ever."""
+VERDICTS = ("broken", "suspect", "no-range", "unchecked", "healthy")
+
+
+def main() -> None:
+    """Do the job that stdin names."""
+    job = json.loads(sys.stdin.readline())
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
+        os.dup2(2, 1)  # what the client prints is no answer, and its service process holds no pipe of ours
+        for part in write(job):
+            answers.write(f"{json.dumps(part)}\n")
+            answers.flush()
+
+
+def write(job: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    """Write what a job names; yield each part as it is done, or why it failed.
+
+    The tables come first, since the report's panels need the run; the state last, since it says what was
+    written besides. A part that fails does not keep the others from being written.
+
+    Parameters
+    ----------
+    job : mapping
+        As `process.Job` gives it.
+    """
+    done: dict[str, str] = dict(job["state"]["written"]) if job["state"] else {}
+    fresh = False
+    known = wandb.Settings.model_fields
+    with wandb.init(
+        entity=job["entity"],
+        project=job["project"],
+        id=job["run"],
+        name=job["run"],
+        job_type=job["run"],
+        resume="allow",
+        settings=wandb.Settings(**{name: SETTINGS[name] for name in SETTINGS if name in known}),
+    ) as run:
+        parts: dict[str, Callable[[], None]] = {
+            "tables": lambda: log_tables(run, job["tables"]),
+            "report": lambda: save_report(job),
+            "state": lambda: log_state(run, job, {**job["state"], "written": done}),
+        }
+        for part, act in parts.items():
+            if job[part] is None or (part == "state" and not (job["state_is_news"] or fresh)):
+                continue
+            try:
+                act()
+            except Exception as error:  # noqa: BLE001 - whatever the client raises, the other parts go on
+                yield {"part": part, "error": f"{type(error).__name__}: {error}"}
+            else:
+                done[part] = job["marks"][part]
+                fresh = True
+                yield {"part": part}
+    yield {"part": "run"}
+
+
+def log_tables(run: wandb.Run, tables: Mapping[str, Any]) -> None:
+    """Log the tables, the counts and the chart as one row, so that panels show them together."""
+    row: dict[str, Any] = dict(tables["metrics"])
+    for name, table in tables["tables"].items():
+        row[name] = wandb.Table(columns=table["columns"], data=table["rows"], allow_mixed_types=True)
+    if tables["picture"]:
+        row["gaps"] = wandb.Image(tables["picture"])
+    run.log(row)
+
+
+def log_state(run: wandb.Run, job: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+    """Log the travelling state as a new version of its artifact, and wait until the server has it."""
+    summary = {name: state[name] for name in ("schema", "written_at", "runs")}
+    artifact = wandb.Artifact(job["artifact"], job["artifact"], metadata=summary)
+    with artifact.new_file(job["file"], encoding="utf-8") as file:
+        json.dump(state, file, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    run.log_artifact(artifact).wait(timeout=UPLOAD_S)
+
+
+def save_report(job: Mapping[str, Any]) -> None:
+    """Save the report over the one of its id."""
+    v2 = _workspaces()
+
+    report = job["report"]
+    made = v2.Report(
+        entity=job["entity"],
+        project=job["project"],
+        title=report["title"],
+        description=report["description"],
+        blocks=[_block(block, job) for block in report["blocks"]],
+    )
+    made.id = report["id"]
+    made.save()
+
+
+def _block(block: Mapping[str, Any], job: Mapping[str, Any]) -> Any:
+    """Return the block of wandb-workspaces for one of `report`'s."""
+    v2 = _workspaces()
+
+    match block["kind"]:
+        case "heading":
+            return v2.H2(block["text"])
+        case "callout":
+            return v2.CalloutBlock(block["text"])
+        case "markdown":
+            return v2.MarkdownBlock(block["text"])
+        case "paragraph":
+            return v2.P(_line(block["line"]))
+        case "bullets":
+            return v2.UnorderedList(items=[_line(line) for line in block["lines"]])
+        case "panels":
+            return _panels(job)
+    raise ValueError(f"no block of wandb-workspaces is known for {block['kind']!r}")
+
+
+def _line(line: Sequence[Any]) -> list[Any]:
+    v2 = _workspaces()
+
+    return [part if isinstance(part, str) else v2.Link(part["text"], part["url"]) for part in line]
+
+
+def _panels(job: Mapping[str, Any]) -> Any:
+    """Return the panels of what the own run logs, one below the other."""
+    v2 = _workspaces()
+
+    panels = (
+        v2.MediaBrowser(
+            title="Gap of each run over its setup's range",
+            media_keys=["gaps"],
+            num_columns=1,
+            layout=v2.Layout(y=0, w=24, h=14),
+        ),
+        v2.LinePlot(
+            title="Runs by verdict",
+            x="WallTime",
+            y=[f"verdicts/{verdict}" for verdict in VERDICTS],
+            layout=v2.Layout(y=14, w=24, h=8),
+        ),
+        v2.WeavePanelSummaryTable(table_name="runs", layout=v2.Layout(y=22, w=24, h=12)),
+        v2.WeavePanelSummaryTable(table_name="setups", layout=v2.Layout(y=34, w=24, h=12)),
+    )
+    own = v2.Runset(
+        entity=job["entity"],
+        project=job["project"],
+        name=job["run"],
+        filters=f"JobType = '{job['run']}'",
+    )
+    return v2.PanelGrid(runsets=[own], hide_run_sets=True, panels=list(panels))
+
+
+def _workspaces() -> Any:
+    """Return the package that writes reports; it is slow to import, and its stubs name nothing."""
+    return importlib.import_module("wandb_workspaces.reports.v2")
+
+
+def _end_with_parent() -> None:
+    """Wait until the other end of stdin closes; then end, with the client's service process."""
+    sys.stdin.read()
+    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,315 @@
+"""The state that travels: what another machine needs to go on, as one small JSON document.
+
+It lies in W&B as an artifact of the sync's own run. A sync with an empty store starts from it, and a
+single run is judged by its ranges where there is no store. Whoever may write to the project can change
+it, so what is read back is taken apart field by field.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from pydantic import (  # noqa: TC002 - pydantic reads the annotations
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
+
+from step0_wandb.documents import document
+from step0_wandb.errors import SourceError, UsageError
+from step0_wandb.records import (
+    LabelName,  # noqa: TC001 - as above
+    SetupRange,
+)
+from step0_wandb.store import Accept, Label
+from step0_wandb.store.outbox import AlertLevel, Channel  # noqa: TC001 - as above
+from step0_wandb.store.people import Mute
+from step0_wandb.store.tags import BY_TAG
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from step0_wandb.records import Json, JudgedRun
+    from step0_wandb.store import Store
+
+VERSION = 1
+"""Of the document; a reader refuses a later one and takes what it knows of an equal one."""
+_DIGITS = 12
+"""Of a float in a fingerprint: the last bits differ between machines that fit the same runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What of a store concerns one project that a sync writes to.
+
+    Attributes
+    ----------
+    project : str
+        ``entity/project``.
+    others : frozenset of str
+        The other projects that the sync writes to.
+    takes_rest : bool
+        Whether runs of no such project (from directories) count as this one's: true of the first.
+    everything : bool
+        Whether runs of all sources are shown here: true of a report for several projects.
+    """
+
+    project: str
+    others: frozenset[str] = frozenset()
+    takes_rest: bool = False
+    everything: bool = False
+
+    def has(self, key: str) -> bool:
+        """Return whether a run, by its key, belongs to the project."""
+        home = key.rpartition("/")[0]
+        return self.everything or home == self.project or (self.takes_rest and home not in self.others)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a store knows of the runs of one project beyond what W&B keeps of them.
+
+    Attributes
+    ----------
+    project : str
+        ``entity/project``.
+    written_at : datetime
+        In UTC.
+    runs : int
+        Runs that were judged.
+    counts : mapping of str to int
+        Runs by verdict.
+    labels : tuple of Label
+        From the shell; tags are read from the runs anyway.
+    alerted : tuple of dict
+        As `Store.alerted` gives them.
+    report : str or None
+        Id of the project's report.
+    written : mapping of str to str
+        Fingerprints of what was last written beside this state, by part.
+    """
+
+    project: str
+    written_at: datetime
+    runs: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
+    ranges: tuple[SetupRange, ...] = ()
+    labels: tuple[Label, ...] = ()
+    accepts: tuple[Accept, ...] = ()
+    mutes: tuple[Mute, ...] = ()
+    alerted: tuple[dict[str, Json], ...] = ()
+    report: str | None = None
+    written: Mapping[str, str] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Json]:
+        """Return the state as plain JSON."""
+        return document("state", **{item.name: getattr(self, item.name) for item in fields(self)})
+
+    def fingerprint(self) -> str:
+        """Return what is the same for every state that says the same, whenever it was written."""
+        return fingerprint({**self.document(), "written_at": None, "written": None})
+
+
+def export_state(store: Store, share: Share, runs: Sequence[JudgedRun], *, now: datetime) -> State:
+    """Return what of a store is to travel with one project.
+
+    Parameters
+    ----------
+    runs : sequence of JudgedRun
+        Those of the share.
+    """
+    setups = {run.setup for run in runs if run.setup}
+    known = {item.setup for item in store.setups()}
+
+    def concerns(name: str) -> bool:
+        """Return whether a run or a setup of that name belongs to the share."""
+        return name in setups if name in known else share.has(name)
+
+    counts: dict[str, int] = {}
+    for run in runs:
+        counts[run.verdict] = counts.get(run.verdict, 0) + 1
+    return State(
+        project=share.project,
+        written_at=now,
+        runs=len(runs),
+        counts=counts,
+        ranges=tuple(item for item in store.setups() if item.setup in setups),
+        labels=tuple(
+            label for run, label in store.labels().items() if share.has(run) and label.who != BY_TAG
+        ),
+        accepts=tuple(accept for setup, accept in store.accepts().items() if concerns(setup)),
+        mutes=tuple(mute for setup, mute in store.mutes().items() if concerns(setup)),
+        alerted=tuple(item for item in store.alerted() if concerns(str(item["subject"]))),
+    )
+
+
+def import_state(store: Store, state: State, *, now: datetime) -> None:
+    """Take over what another store knew; of two words on the same thing the later one stays."""
+    labels, accepts, mutes = store.labels(), store.accepts(), store.mutes()
+    with store.transaction():
+        for label in state.labels:
+            known = labels.get(label.run)
+            if known is None or known.who == BY_TAG or known.at < label.at:
+                store.label(label)
+        for accept in state.accepts:
+            if accept.setup not in accepts or accepts[accept.setup].at < accept.at:
+                store.accept(accept)
+        for mute in state.mutes:
+            if mute.until > now and (mute.setup not in mutes or mutes[mute.setup].at < mute.at):
+                store.mute(mute)
+        store.restore_alerted(state.alerted)
+
+
+class DamagedStateError(SourceError):
+    """The document is none of ours, or does not hold what it should."""
+
+
+class NewerStateError(UsageError):
+    """The document was written by a later version of this program."""
+
+
+def write_state(state: State) -> str:
+    """Return the document as text, the same for the same state."""
+    return json.dumps(state.document(), sort_keys=True, ensure_ascii=False, allow_nan=False)
+
+
+def read_state(text: str | bytes) -> State:
+    """Return the state that a document holds.
+
+    Raises
+    ------
+    NewerStateError
+        A later version has written it.
+    DamagedStateError
+        It cannot be read.
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DamagedStateError(f"the state is no JSON: {error}") from None
+    name, _, version = str(found.get("schema") if isinstance(found, dict) else "").rpartition("/")
+    if name != "step0/state" or not version.isdigit():
+        raise DamagedStateError("the state has another form than step0-wandb gives it")
+    if int(version) > VERSION:
+        raise NewerStateError(
+            f"the state was written by a later step0-wandb (version {int(version)}, known is {VERSION})",
+            "Upgrade: pip install -U step0-wandb.",
+        )
+    try:
+        return _Document.model_validate(found).state()
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise DamagedStateError(f"the state is damaged: {where}: {first['msg']}") from None
+
+
+def fingerprint(value: Any) -> str:
+    """Return a short text that is the same for equal plain JSON, floats to 12 digits."""
+    text = json.dumps(_rounded(value), sort_keys=True, ensure_ascii=True)
+    return blake2b(text.encode("ascii"), digest_size=16).hexdigest()
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return f"{value:.{_DIGITS}g}"
+    if isinstance(value, dict):
+        return {key: _rounded(part) for key, part in value.items()}
+    return [_rounded(part) for part in value] if isinstance(value, list) else value
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    def values(self) -> dict[str, Any]:
+        """Return the fields, times in UTC."""
+        found = dict(self)
+        return found | {
+            name: value.astimezone(UTC) for name, value in found.items() if isinstance(value, datetime)
+        }
+
+
+class _Label(_Part):
+    run: str
+    label: LabelName
+    why: str
+    who: str
+    at: AwareDatetime
+
+
+class _Accept(_Part):
+    setup: str
+    why: str
+    who: str
+    at: AwareDatetime
+
+
+class _Mute(_Part):
+    setup: str
+    until: AwareDatetime
+    who: str
+    at: AwareDatetime
+
+
+class _Alerted(_Part):
+    channel: Channel
+    subject: str
+    level: AlertLevel
+    at: AwareDatetime
+
+
+class _Range(_Part):
+    setup: str
+    profile: str
+    n: int
+    center: float | None
+    low: float | None
+    high: float | None
+    seen_low: float | None
+    seen_high: float | None
+    sigma: float | None
+    df: float | None
+    alpha: float
+    basis: str
+    accepted: bool = False
+    gap_metric: str | None = None
+    last_run: AwareDatetime | None = None
+    moved: float | None = None
+    moved_since: AwareDatetime | None = None
+    note: str = ""
+
+
+class _Document(_Part):
+    project: str
+    written_at: AwareDatetime
+    runs: int = Field(ge=0)
+    counts: dict[str, int] = Field(default_factory=dict)
+    ranges: list[_Range] = Field(default_factory=list)
+    labels: list[_Label] = Field(default_factory=list)
+    accepts: list[_Accept] = Field(default_factory=list)
+    mutes: list[_Mute] = Field(default_factory=list)
+    alerted: list[_Alerted] = Field(default_factory=list)
+    report: str | None = None
+    written: dict[str, str] = Field(default_factory=dict)
+
+    def state(self) -> State:
+        return State(
+            project=self.project,
+            written_at=self.written_at.astimezone(UTC),
+            runs=self.runs,
+            counts=self.counts,
+            ranges=tuple(SetupRange(**part.values()) for part in self.ranges),
+            labels=tuple(Label(**part.values()) for part in self.labels),
+            accepts=tuple(Accept(**part.values()) for part in self.accepts),
+            mutes=tuple(Mute(**part.values()) for part in self.mutes),
+            alerted=tuple(
+                part.values() | {"at": part.at.astimezone(UTC).isoformat()} for part in self.alerted
+            ),
+            report=self.report,
+            written=self.written,
+        )
