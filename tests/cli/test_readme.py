@@ -74,10 +74,10 @@ def test_the_first_forty_lines_hold_alarm_both_commands_and_the_notebook_call():
         assert text in top
 
 
-def test_the_alarm_is_what_the_demo_prints(place):
-    printed = words_of((place.parent / "alarm.txt").read_text())
-    for line in blocks("text")[0].splitlines():
-        assert words_of(line) in printed
+def test_the_alarm_is_what_the_demo_and_the_command_print(place):
+    alarm, command, explained = re.split(r"^\$ step0-wandb (.*)\n", blocks("text")[0], flags=re.MULTILINE)
+    assert words_of(alarm) in words_of((place.parent / "alarm.txt").read_text())
+    assert words_of(explained) in words_of(step0(shlex.split(command), place).stdout)
 
 
 def test_the_demo_and_the_tests_are_installed_with_the_lock():
