@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +17,9 @@ from step0_wandb.cli.sync import VERDICT
 
 if TYPE_CHECKING:
     from step0_wandb.gate import Newest, Stopped
-    from step0_wandb.records import JudgedRun
+    from step0_wandb.records import Json, JudgedRun
+
+INTERRUPTED = 130
 
 
 @without("dry_run", "log_format")
@@ -47,25 +50,39 @@ def gate(  # noqa: PLR0913 - one parameter an option
     ] = "5m",
     stop: Annotated[bool, typer.Option("--stop", help="Ask W&B to stop a broken run.")] = False,
     on_broken: Annotated[
-        str | None, typer.Option("--on-broken", metavar="CMD", help="Run this command on a broken run alone.")
+        str | None,
+        typer.Option(
+            "--on-broken",
+            metavar="CMD",
+            help="Run this command on a broken run alone, after --stop; STEP0_RUN, STEP0_VERDICT, STEP0_REASON, "
+            "STEP0_URL and STEP0_STOPPED (yes or no) tell it about the run.",
+        ),
     ] = None,
 ) -> None:
     """Wait for the step 0 of a live run and judge it. Only exit code 3 says "broken".
 
     Example: step0-wandb gate my-team/rl --group qwen3 --stop; [ $? -ne 3 ] || ray job stop "$JOB"
     """
-    from step0_wandb import gate as waiting
+    from step0_wandb.gate import Gate, Patience
 
-    patience = waiting.Patience(span_of("--timeout", timeout), told=output.tell)
+    told = (lambda _line: None) if session.quiet else output.tell
+    waiting = Gate(session.job(), Patience(span_of("--timeout", timeout), told=told))
     newest = _newest(session, group, name, since) if group or name else None
-    job = session.job()
-    found = waiting.judge_when_there(run, job, patience, newest)
+    try:
+        found = waiting.judged(run, newest)
+    except KeyboardInterrupt:
+        output.tell(f"Interrupted while waiting for {run}, which was left alone.")
+        raise typer.Exit(INTERRUPTED) from None
+    if not session.as_json:
+        output.print_run(found, output.console())
     is_broken = found.verdict == "broken" and found.label != "exclude"
-    stopped = waiting.stop(found, job, patience) if stop and is_broken else None
-    _print(found, stopped, session)
+    stopped = waiting.stop(found) if stop and is_broken else None
+    if stopped:
+        output.tell(f"stop: {stopped.says}")
     if on_broken and is_broken:
-        # The launch script's own command, typed by who starts it.
-        subprocess.run(on_broken, shell=True, check=False)  # noqa: S602
+        _call(on_broken, found, stopped)
+    if session.as_json:
+        output.print_json(_document(found, stopped))
     if (session.fail_on or FailOn.broken).hit_by(found):
         raise typer.Exit(VERDICT)
     raise typer.Exit(NO_STEP0 if found.verdict in ("pending", "no-step0") else 0)
@@ -77,11 +94,28 @@ def _newest(session: Session, group: str | None, name: str | None, since: str) -
     return Newest(session.clock() - span_of("--since", since), group, name)
 
 
-def _print(run: JudgedRun, stopped: Stopped | None, session: Session) -> None:
-    if session.as_json:
-        asked = {"asked": bool(stopped and stopped.asked), "stopped": bool(stopped and stopped.stopped)}
-        output.print_json(documents.document("gate", run=run, stop=asked))
-    else:
-        output.print_run(run, output.console())
-    if stopped:
-        output.tell(f"stop: {stopped.says}")
+def _call(command: str, run: JudgedRun, stopped: Stopped | None) -> None:
+    """Run the launch script's own command; what it prints is no part of our answer."""
+    from step0_wandb.settings import environment
+    from step0_wandb.text import clean
+
+    about = {
+        "RUN": run.run,
+        "VERDICT": run.verdict,
+        "REASON": run.reasons[0] if run.reasons else "",
+        "URL": run.url or "",
+        "STOPPED": "yes" if stopped and stopped.stopped else "no",
+    }
+    given = {f"STEP0_{name}": clean(text) for name, text in about.items()}
+    sys.stdout.flush()
+    done = subprocess.run(  # noqa: S602 - typed by whoever starts the gate
+        command, shell=True, check=False, stdout=sys.stderr.fileno(), env={**environment(), **given}
+    )
+    if done.returncode:
+        output.tell(f"--on-broken: {command!r} ended with exit code {done.returncode}")
+
+
+def _document(run: JudgedRun, stopped: Stopped | None) -> dict[str, Json]:
+    """Return the answer as the document of the contract."""
+    asked = {"asked": bool(stopped and stopped.asked), "stopped": bool(stopped and stopped.stopped)}
+    return documents.document("gate", run=run, stop=asked)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from step0_wandb.sources.batches import ProjectClient
-from step0_wandb.sources.faults import RequestFailed
+from step0_wandb.records import OWN_JOB_TYPE
+from step0_wandb.sources.batches import OWN, ProjectClient
+from step0_wandb.sources.faults import FORBIDDEN, RequestFailed
 from step0_wandb.sources.graphql import Asking
 from step0_wandb.sources.queries import Fields, page_document, read_page, to_json
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from step0_wandb.sources.address import RemoteAddress
     from step0_wandb.sources.graphql import GraphQLClient
     from step0_wandb.sources.queries import RunNode
 
-_NEWEST = 100
+_PAGE = 100
 _RUN = (
     "query Step0Run($entity: String!, $project: String!, $run: String!) "
     "{ project(name: $project, entityName: $entity) { run(name: $run) { id state } } }"
@@ -40,37 +42,56 @@ class RunControl:
         self._project = ProjectClient(client, address)
 
     def created_since(self, moment: datetime) -> tuple[RunNode, ...]:
-        """Return the newest runs created at `moment` or later, a hundred at most.
+        """Return the runs created at `moment` or later, our own left out.
 
         Raises
         ------
         SourceError, CredentialsError
-            The server cannot be asked.
+            The server cannot be asked, or has no such project.
         """
         stamp = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-        variables = {
-            "filters": to_json({"createdAt": {"$gte": stamp}}),
-            "own": to_json({}),
-            "first": _NEWEST,
-            "after": None,
-            "order": "-created_at",
-        }
-        answer = self._project.ask(page_document(Fields.WHO), variables, Asking())
-        return tuple(read_page(answer.get("runs")).nodes)
+        variables = {"filters": to_json({"createdAt": {"$gte": stamp}}), "own": to_json(OWN), "first": _PAGE}
+        found: list[RunNode] = []
+        after = None
+        while True:
+            order = {"after": after, "order": "-created_at"}
+            page = read_page(self._ask(page_document(Fields.WHO), variables | order).get("runs"))
+            found += (node for node in page.nodes if node.job_type != OWN_JOB_TYPE)
+            after = page.end
+            if after is None:
+                return tuple(found)
 
     def state(self, run_id: str) -> str:
-        """Return a run's state; ``deleted`` where there is no such run."""
-        return self._run(run_id)[1]
+        """Return a run's state; ``deleted`` where there is no such run.
+
+        Raises
+        ------
+        SourceError, CredentialsError
+            As `created_since`.
+        """
+        return str(self._run(run_id).get("state", "deleted"))
 
     def stop(self, run_id: str) -> bool:
-        """Ask the server to stop a run; return whether it took the request."""
-        storage_id, _ = self._run(run_id)
+        """Ask the server to stop a run; return whether it took the request.
+
+        Raises
+        ------
+        SourceError, CredentialsError
+            As `created_since`; that this key may not stop the run is no error.
+        """
         try:
-            answer = self._client.ask(_STOP, {"id": storage_id}, Asking())
-        except RequestFailed:
-            return False
+            answer = self._client.ask(_STOP, {"id": str(self._run(run_id).get("id", ""))}, Asking())
+        except RequestFailed as failure:
+            if failure.fault is FORBIDDEN:
+                return False
+            raise self._client.error(failure) from None
         return bool((answer.get("stopRun") or {}).get("success"))
 
-    def _run(self, run_id: str) -> tuple[str, str]:
-        run = self._project.ask(_RUN, {"run": run_id}, Asking()).get("run") or {}
-        return str(run.get("id", "")), str(run.get("state", "deleted"))
+    def _run(self, run_id: str) -> Mapping[str, Any]:
+        return self._ask(_RUN, {"run": run_id}).get("run") or {}
+
+    def _ask(self, document: str, variables: Mapping[str, object]) -> Mapping[str, Any]:
+        try:
+            return self._project.ask(document, variables, Asking())
+        except RequestFailed as failure:
+            raise self._client.error(failure) from None
