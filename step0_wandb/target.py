@@ -235,9 +235,7 @@ class Content:
         as_of = datetime.fromisoformat(changed) if isinstance(changed, str) else now
         shown = {"runs": runs_table(own), "setups": setups_table(state.ranges)}
         tables = process.Tables(shown, count_metrics(own, state.ranges))
-        return cls(
-            target, own, state, tables, build_report(own, state.ranges, project=str(target), as_of=as_of)
-        )
+        return cls(target, own, state, tables, build_report(own, state.ranges, as_of=as_of))
 
     def marks(self, report: str | None) -> dict[str, str]:
         """Return the fingerprint of each part, with the report at its id."""

@@ -111,10 +111,7 @@ class Markdown:
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """The counts over time, the chart of all setups and the table of runs, from the sync's own run."""
-
-    entity: str
-    project: str
+    """What the sync's own run logs: the chart of all setups, the counts over time, both tables."""
 
 
 Block = Heading | Callout | Paragraph | Bullets | Markdown | Panels
@@ -144,7 +141,6 @@ def build_report(
     runs: Sequence[JudgedRun],
     setups: Sequence[SetupRange],
     *,
-    project: str,
     as_of: datetime,
     weights: Sequence[str] = (),
 ) -> Report:
@@ -152,15 +148,12 @@ def build_report(
 
     Parameters
     ----------
-    project : str
-        ``entity/project``, where the report and the sync's own run lie.
     as_of : datetime
         The end of the "last 7 days".
     weights : sequence of str
         The book of weight checks, one sentence for each model and image: passed, failed, or due with the
         flags to add. Empty leaves the section away.
     """
-    entity, _, name = project.partition("/")
     newest = sorted(sorted(runs, key=lambda run: run.run), key=_age)
     open_runs = [run for run in newest if run.label is None and standing(run) in FLAGGED]
     burning = [run for run in open_runs if standing(run) == "broken" and run.state in ALIVE]
@@ -175,7 +168,7 @@ def build_report(
         Heading("Ranges"),
         *_ranges(setups),
         Heading("Charts and tables"),
-        Panels(entity, name),
+        Panels(),
         *((Heading("Weight checks"), _bullets(weights)) if weights else ()),
         *_blind(newest),
         Heading("How to read this"),
@@ -208,8 +201,8 @@ def as_json(block: Block) -> Json:
             return {"kind": kind, "line": _line_json(line)}
         case Bullets(lines):
             return {"kind": kind, "lines": [_line_json(line) for line in lines]}
-        case Panels(entity, project):
-            return {"kind": kind, "entity": entity, "project": project}
+        case Panels():
+            return {"kind": kind}
 
 
 def _line_json(line: Line) -> Json:

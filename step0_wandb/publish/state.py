@@ -174,11 +174,6 @@ class NewerStateError(UsageError):
     """The document was written by a later version of this program."""
 
 
-def write_state(state: State) -> str:
-    """Return the document as text, the same for the same state."""
-    return json.dumps(state.document(), sort_keys=True, ensure_ascii=False, allow_nan=False)
-
-
 def read_state(text: str | bytes) -> State:
     """Return the state that a document holds.
 

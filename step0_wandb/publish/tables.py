@@ -80,10 +80,10 @@ def count_metrics(runs: Sequence[JudgedRun], setups: Sequence[SetupRange]) -> di
     }
 
 
-def _order(run: JudgedRun) -> tuple[bool, bool, tuple[int, float, str], float]:
+def _order(run: JudgedRun) -> tuple[bool, bool, tuple[int, float, str], float, str]:
     flagged = standing(run) in FLAGGED
     age = -run.created_at.timestamp() if run.created_at else math.inf
-    return not flagged, run.label is None, gravity(run) if flagged else (0, 0.0, ""), age
+    return not flagged, run.label is None, gravity(run) if flagged else (0, 0.0, ""), age, run.run
 
 
 def _run_row(run: JudgedRun) -> tuple[Cell, ...]:

@@ -1,0 +1,235 @@
+"""The state that travels: exactly what was known comes back, and nothing else gets in."""
+
+import json
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from step0_wandb.publish import state as module
+from step0_wandb.publish.state import (
+    DamagedStateError,
+    NewerStateError,
+    Share,
+    State,
+    export_state,
+    fingerprint,
+    import_state,
+    read_state,
+)
+from step0_wandb.records import SetupRange
+from step0_wandb.store import NOWHERE, Accept, Label, Store
+from step0_wandb.store.people import Mute
+from step0_wandb.store.tags import BY_TAG
+from tests.support.judged import judged, setup_range
+from tests.support.stored import LATER, NOW, SERVER, SETUP, from_server
+
+ALERT = {"channel": "wandb", "subject": "team/rl/aa11", "level": "broken", "at": NOW.isoformat()}
+FULL = State(
+    project="team/rl",
+    written_at=NOW,
+    runs=3,
+    counts={"broken": 1, "healthy": 2},
+    ranges=(
+        setup_range(df=float("inf"), last_run=NOW, moved=1.4, moved_since=LATER, note="moved"),
+        setup_range(setup="empty", n=0, center=None, low=None, high=None, sigma=None, df=None),
+    ),
+    labels=(Label("team/rl/aa11", "healthy", "seen </script>|**x**\u202e", "mia", NOW),),
+    accepts=(Accept(SETUP, "new image", "mia", NOW),),
+    mutes=(Mute(SETUP, LATER, "mia", NOW),),
+    alerted=(ALERT,),
+    report="VmlldzoxMQ==",
+    written={"tables": "a1", "report": "b2"},
+)
+
+
+def store(**words):
+    """Return a store in memory with one judged run and what people said."""
+    opened = Store.open(NOWHERE, mode="copy")
+    opened.save_readings(SERVER, [from_server("aa11")], now=NOW)
+    run = judged(run="team/rl/aa11", verdict="broken", setup=SETUP)
+    opened.save_judged([run], [setup_range(), setup_range(setup="elsewhere")], now=NOW)
+    for name, values in words.items():
+        for value in values:
+            getattr(opened, name)(value)
+    return opened
+
+
+def written(state):
+    return json.dumps(state.document(), allow_nan=False)
+
+
+def edited(**changes):
+    return json.dumps({**json.loads(written(FULL)), **changes})
+
+
+def test_a_state_comes_back_as_it_was_written():
+    assert read_state(written(FULL)) == FULL
+    assert read_state(written(FULL).encode()) == FULL
+
+
+@given(
+    st.floats(allow_nan=False),
+    st.text(st.characters(exclude_categories=["Cs"])),
+    st.datetimes(timezones=st.just(UTC)),
+)
+def test_any_figure_text_and_time_survives(figure, text, moment):
+    item = setup_range(center=figure, setup=text, note=text, moved_since=moment)
+    known = replace(FULL, ranges=(item,), labels=(Label(text, "broken", text, text, moment),))
+    assert read_state(written(known)) == known
+
+
+def test_every_field_of_a_range_travels():
+    assert set(module._Range.model_fields) == {item.name for item in fields(SetupRange)}
+
+
+def test_what_a_later_program_adds_is_left_aside():
+    changed = edited(novelty=[1], ranges=[{**json.loads(written(FULL))["ranges"][0], "more": 1}])
+    assert read_state(changed).ranges == FULL.ranges[:1]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is no JSON"),
+        ("{", "is no JSON"),
+        ("[" * 100_000, "is no JSON"),
+        ("[]", "has another form"),
+        ("null", "has another form"),
+        ('{"schema": "step0/runs/1"}', "has another form"),
+        ('{"schema": "step0/state/x"}', "has another form"),
+        ('{"schema": "step0/state/1"}', "damaged: project"),
+        (edited(ranges=[{"setup": "a"}]), "damaged: ranges.0.profile"),
+        (
+            edited(
+                labels=[{"run": "r", "label": "fine", "why": "", "who": "", "at": "2026-01-01T00:00:00Z"}]
+            ),
+            "label",
+        ),
+        (edited(written_at="2026-01-01T00:00:00"), "damaged: written_at"),
+        (edited(alerted=[{**ALERT, "channel": "pigeon"}]), "damaged: alerted.0.channel"),
+        (edited(runs=-1), "damaged: runs"),
+    ],
+)
+def test_a_damaged_state_is_told_with_its_place(text, says):
+    with pytest.raises(DamagedStateError, match=says) as caught:
+        read_state(text)
+    assert "\n" not in caught.value.message
+    assert len(caught.value.message) < 300
+
+
+def test_the_state_of_a_later_version_is_left_alone():
+    with pytest.raises(NewerStateError, match=r"later step0-wandb \(version 2, known is 1\)"):
+        read_state(edited(schema="step0/state/2", labels="a new form"))
+
+
+def test_the_fingerprint_is_that_of_the_content_not_of_the_moment():
+    later = replace(FULL, written_at=LATER, written={"tables": "c3"})
+    assert later.fingerprint() == FULL.fingerprint()
+    others = [
+        replace(FULL, labels=()),
+        replace(FULL, report=None),
+        replace(FULL, ranges=(setup_range(n=18),)),
+        replace(FULL, alerted=()),
+    ]
+    assert len({FULL.fingerprint(), *(other.fingerprint() for other in others)}) == 5
+
+
+def test_a_fingerprint_does_not_hear_the_last_bits_of_a_float():
+    assert fingerprint([0.1 + 0.2]) == fingerprint([0.3])
+    assert fingerprint([0.3000001]) != fingerprint([0.3])
+    assert fingerprint({"a": [1, None, "x"]}) == fingerprint({"a": (1, None, "x")})
+
+
+def test_what_one_store_knows_another_one_takes_over():
+    words = {
+        "label": [Label("team/rl/aa11", "healthy", "checked", "mia", NOW)],
+        "accept": [Accept(SETUP, "new image", "mia", NOW)],
+        "mute": [Mute(SETUP, LATER, "mia", NOW)],
+        "restore_alerted": [[ALERT]],
+    }
+    first = store(**words)
+    runs = first.judged()
+    travelling = read_state(written(export_state(first, Share("team/rl"), runs, now=NOW)))
+    second = Store.open(NOWHERE, mode="copy")
+    import_state(second, travelling, now=NOW)
+    import_state(second, travelling, now=NOW)
+    for what in ("labels", "accepts", "mutes", "alerted"):
+        assert getattr(second, what)() == getattr(first, what)() != {}
+    assert travelling.ranges == (setup_range(),)
+    assert (travelling.runs, travelling.counts) == (1, {"broken": 1})
+
+
+@pytest.mark.parametrize(("at", "kept"), [(NOW, "new"), (LATER + timedelta(hours=1), "old")])
+def test_of_two_words_on_the_same_thing_the_later_one_stays(at, kept):
+    known = store(
+        label=[Label("team/rl/aa11", "broken", "old", "leo", at)],
+        accept=[Accept(SETUP, "old", "leo", at)],
+        mute=[Mute(SETUP, at + timedelta(days=9), "old", at)],
+    )
+    news = replace(
+        FULL,
+        labels=(Label("team/rl/aa11", "healthy", "new", "mia", LATER),),
+        accepts=(Accept(SETUP, "new", "mia", LATER),),
+        mutes=(Mute(SETUP, LATER + timedelta(days=1), "new", LATER),),
+    )
+    import_state(known, news, now=LATER)
+    assert known.labels()["team/rl/aa11"].why == kept
+    assert known.accepts()[SETUP].why == kept
+    assert known.mutes()[SETUP].who == kept
+
+
+def test_a_word_from_the_shell_beats_a_tag_and_a_tag_does_not_travel():
+    known = store(label=[Label("team/rl/aa11", "broken", "", BY_TAG, LATER)])
+    assert export_state(known, Share("team/rl"), known.judged(), now=NOW).labels == ()
+    import_state(known, FULL, now=NOW)
+    assert known.labels()["team/rl/aa11"].label == "healthy"
+
+
+def test_a_mute_that_is_over_is_not_taken_over():
+    known = store()
+    import_state(known, FULL, now=LATER)
+    assert known.mutes() == {}
+
+
+@pytest.mark.parametrize(
+    ("share", "mine"),
+    [
+        (Share("team/rl", others=frozenset({"team/sft"}), takes_rest=True), "rl disk"),
+        (Share("team/sft", others=frozenset({"team/rl"})), "sft"),
+        (Share("team/health", others=frozenset({"team/rl", "team/sft"}), everything=True), "rl sft disk"),
+    ],
+)
+def test_a_project_gets_the_words_on_its_own_runs_and_the_first_one_those_on_runs_of_no_project(share, mine):
+    keys = {"rl": "team/rl/aa11", "sft": "team/sft/bb22", "disk": "_/rl/cc33"}
+    words = [Label(key, "broken", "why", "mia", NOW) for key in keys.values()]
+    alerts = [{**ALERT, "subject": key} for key in keys.values()]
+    known = store(label=words, restore_alerted=[alerts])
+    found = export_state(known, share, [], now=NOW)
+    wanted = {keys[name] for name in mine.split()}
+    assert {label.run for label in found.labels} == wanted
+    assert {item["subject"] for item in found.alerted} == wanted
+
+
+def test_a_setup_goes_where_its_runs_are():
+    accepts = [Accept(setup, "", "mia", NOW) for setup in (SETUP, "elsewhere", "gone")]
+    known = store(accept=accepts)
+    runs = known.judged()
+    first = export_state(known, Share("team/rl", takes_rest=True), runs, now=NOW)
+    other = export_state(known, Share("team/sft", others=frozenset({"team/rl"})), [], now=NOW)
+    assert [item.setup for item in first.ranges] == [SETUP]
+    assert {item.setup for item in first.accepts} == {SETUP, "gone"}
+    assert other.accepts == other.ranges == ()
+
+
+def test_a_state_is_small():
+    many = replace(FULL, ranges=FULL.ranges[:1] * 100, alerted=(ALERT,) * 1000)
+    assert len(written(many)) < 200_000
+
+
+def test_times_are_utc_whatever_zone_they_were_written_in():
+    text = edited(written_at="2026-11-01T16:30:00+08:00")
+    assert read_state(text).written_at == datetime(2026, 11, 1, 8, 30, tzinfo=UTC)
+    assert read_state(text).written_at.utcoffset() == timedelta(0)
