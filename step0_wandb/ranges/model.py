@@ -1,0 +1,86 @@
+"""Everything the runs say about their setups, whatever the alpha of the ranges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from step0_wandb.ranges.cells import Cells, Moments, sorted_order
+from step0_wandb.ranges.fleet import screen_fleet
+from step0_wandb.ranges.levels import cut_levels
+from step0_wandb.ranges.screen import Rows
+
+if TYPE_CHECKING:
+    from step0_wandb.ranges.cells import Bools, Floats, Ints
+    from step0_wandb.ranges.fleet import Fleet
+    from step0_wandb.ranges.history import History
+    from step0_wandb.ranges.levels import Levels
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What was learned from a history.
+
+    Attributes
+    ----------
+    member : ndarray of bool, shape (runs,)
+        Whether the run is a member of the range of its own level.
+    whole : Moments
+        Of the members of each level.
+    seen : ndarray of float, shape (levels, 4)
+        Smallest, second smallest, second largest and largest gap among the members, NaN where there
+        are fewer.
+    split : ndarray of bool, shape (levels,)
+        One run is left of several that lie a factor apart.
+    fleet : Fleet
+        Cells, priors and tails.
+    """
+
+    history: History
+    levels: Levels
+    fleet: Fleet
+    member: Bools
+    whole: Moments
+    seen: Floats
+    split: Bools
+
+
+def fit_model(history: History, broken_ratio: float) -> Model:
+    """Find epochs, members, priors and tails."""
+    metrics = history.setups.metrics.size
+    fleet = screen_fleet(_rows(history, history.setup, history.setups.metric), metrics)
+    levels = cut_levels(history, fleet.spread, float(np.log(broken_ratio)))
+    if levels.setup.size > history.setups.names.size:
+        rows = _rows(history, levels.of_run, history.setups.metric[levels.setup])
+        fleet = screen_fleet(rows, metrics)
+    return _model(history, levels, fleet)
+
+
+def _rows(history: History, level: Ints, metric: Ints) -> Rows:
+    """Return the candidates in cells, one a level, each sorted by value."""
+    index = np.flatnonzero(history.candidate)
+    index = index[sorted_order(level[index], history.y[index])]
+    cells = Cells.of(level[index])
+    return Rows(index, history.y[index], history.healthy[index], cells, metric[cells.codes])
+
+
+def _model(history: History, levels: Levels, fleet: Fleet) -> Model:
+    """Bring what the cells hold to the levels, which may have no cell, and to the runs."""
+    rows, of, count = fleet.rows, fleet.rows.cells.codes, levels.setup.size
+    member = np.zeros(history.gap.size, dtype=bool)
+    member[rows.index[fleet.members]] = True
+    whole = Moments(*np.zeros((3, count)))
+    whole.n[of], whole.mean[of], whole.ss[of] = fleet.whole.n, fleet.whole.mean, fleet.whole.ss
+    gap = history.gap[rows.index[fleet.members]]
+    end = np.cumsum(fleet.whole.n).astype(np.int64)
+    start = end - fleet.whole.n.astype(np.int64)
+    seen = np.full((count, 4), np.nan)
+    seen[of] = gap[
+        np.column_stack([start, np.minimum(start + 1, end - 1), np.maximum(end - 2, start), end - 1])
+    ]
+    labelled = rows.cells.total(rows.healthy) > 0
+    split = np.zeros(count, dtype=bool)
+    split[of] = (fleet.whole.n == 1) & (rows.cells.counts > 1) & ~labelled
+    return Model(history, levels, fleet, member, whole, seen, split)

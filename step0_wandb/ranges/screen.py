@@ -1,0 +1,121 @@
+"""Which runs of a dirty history are healthy: the members of each cell.
+
+The start is the lowest window that holds enough runs, because broken gaps are larger; from there on
+each run is judged by the range of the others until nothing changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from step0_wandb.ranges.cells import ROUNDING, moments_of, runs_of, without_itself
+
+if TYPE_CHECKING:
+    from step0_wandb.ranges.cells import Bools, Cells, Floats, Ints
+    from step0_wandb.ranges.spread import Spread
+
+SCREEN_ALPHA: Final = 0.001
+"""Membership does not depend on the alpha of a range: asking for a narrower range must not shrink
+the history that it is estimated from."""
+
+WINDOW: Final = float(np.log(1.4)) + ROUNDING
+MOST_ROUNDS: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The runs that may be members, in cells, sorted by value within each.
+
+    Attributes
+    ----------
+    index : ndarray of int, shape (rows,)
+        Where the run is in the history.
+    y : ndarray of float, shape (rows,)
+        ln(gap), finite.
+    healthy : ndarray of bool, shape (rows,)
+        Labelled healthy by a person: always members.
+    cells : Cells
+    group : ndarray of int, shape (cells,)
+        The gap metric of each cell.
+    """
+
+    index: Ints
+    y: Floats
+    healthy: Bools
+    cells: Cells
+    group: Ints
+
+    def only(self, chosen: Ints, row: Ints) -> Rows:
+        """Return the chosen cells; `row` holds their rows."""
+        return Rows(
+            self.index[row], self.y[row], self.healthy[row], self.cells.only(chosen), self.group[chosen]
+        )
+
+
+def lowest_window(rows: Rows) -> Bools:
+    """Return the members to start from.
+
+    They are the runs in the lowest window of width ln 1.4 that holds a third of the cell's runs (and
+    no fewer than were labelled healthy) or a run labelled healthy, and all that were labelled. Where
+    no window holds as many, the lowest run starts alone.
+    """
+    y, cells = rows.y, rows.cells
+    needed = np.maximum(-(-cells.counts // 3), cells.total(rows.healthy).astype(np.int64))
+    index = np.arange(y.size)
+    end = cells.spread_ints(cells.starts + cells.counts)
+    enough = _within_window(y, index + cells.spread_ints(needed) - 1, end)
+    labelled = np.where(rows.healthy, index, y.size)
+    next_labelled = np.minimum.accumulate(labelled[::-1])[::-1]
+    enough |= _within_window(y, next_labelled, end)
+    first = cells.smallest(np.where(enough, index, np.inf))
+    first = np.where(np.isfinite(first), first, cells.starts).astype(np.int64)
+    distance = y - cells.spread(y[first])
+    return (distance >= 0) & (distance <= WINDOW) | rows.healthy
+
+
+def _within_window(y: Floats, last: Ints, end: Ints) -> Bools:
+    """Whether row `last` is of the same cell as each row and no further away than the window."""
+    near: Bools = y[np.minimum(last, y.size - 1)] - y <= WINDOW
+    return near & (last < end)
+
+
+def settle(rows: Rows, members: Bools, spread: Spread) -> Bools:
+    """Judge every run by the range of the others, again and again, until the members stay.
+
+    A member that is alone has no range to be judged by, and stays. Where all members would go (two
+    runs, each outside the range of the other), the lowest stays.
+    """
+    members = members.copy()
+    active = np.arange(rows.cells.counts.size)
+    for _ in range(MOST_ROUNDS):
+        row = runs_of(rows.cells.starts[active], rows.cells.counts[active])
+        part, before = rows.only(active, row), members[row]
+        after = _inside(part, before, spread)
+        members[row] = after
+        active = active[part.cells.total(before != after) > 0]
+        if not active.size:
+            return members
+    # A cell that goes to and fro keeps the runs that belong in both of its states, if there are any.
+    both = before & after
+    none = part.cells.spread(part.cells.total(both)) == 0
+    members[row] = both | (after & none)
+    return members
+
+
+def _inside(rows: Rows, members: Bools, spread: Spread) -> Bools:
+    """Whether each run lies in the range of the cell's other members."""
+    whole = rows.cells.spread_moments(moments_of(rows.y, members, rows.cells))
+    others = without_itself(rows.y, members, whole)
+    alone = others.n == 0
+    others = others.where_some()
+    group = rows.cells.spread_ints(rows.group)
+    half = spread.half_width(spread.scale(others, group), group)
+    inside: Bools = (np.abs(rows.y - others.mean) <= half) | alone | rows.healthy
+    kept = rows.cells.total(members & inside) > 0
+    if not kept.all():
+        lowest = rows.cells.smallest(np.where(members, np.arange(members.size), np.inf))
+        inside[lowest[~kept].astype(np.int64)] = True
+    return inside

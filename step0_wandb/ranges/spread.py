@@ -1,0 +1,149 @@
+"""Limits and probabilities: how far out a run may lie, given the others of its setup.
+
+The range is the prediction interval of the next run's ln(gap),
+``mean +- q(1 - alpha / 2; d0 + d) * s * sqrt(1 + 1 / n)`` with s moderated as in `prior`. The
+quantile q is Student's t, widened where the fleet's tails are heavier (`tails`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from scipy import special
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from step0_wandb.ranges.cells import Bools, Floats, Ints, Moments
+    from step0_wandb.ranges.prior import Prior
+    from step0_wandb.ranges.tails import Tail
+
+
+def combined_df(df: Floats, tail_df: Floats | float) -> Floats:
+    """Return the degrees of freedom of residuals whose runs are themselves t distributed.
+
+    Few degrees of freedom make heavy tails already; the two add in quadrature. Chosen by
+    calibration on simulated fleets: the plain sum of 1/df makes ranges of single runs far too wide.
+
+    Parameters
+    ----------
+    df : ndarray of float
+        Degrees of freedom of the moderated variance.
+    tail_df : float or ndarray of float
+        Degrees of freedom of the runs' own t; infinite for normal ones.
+    """
+    combined: Floats = 1 / np.hypot(1 / df, 1 / np.asarray(tail_df))
+    return combined
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """What a group of setups shares, one entry a group (a gap metric, or a single setup).
+
+    Attributes
+    ----------
+    df, variance, repeats_below : ndarray of float
+        See `prior.Prior`.
+    tail_scale, tail_df : ndarray of float
+        See `tails.Tail`.
+    alpha : ndarray of float
+        Share of healthy runs that may fall outside.
+    """
+
+    df: Floats
+    variance: Floats
+    repeats_below: Floats
+    tail_scale: Floats
+    tail_df: Floats
+    alpha: Floats
+
+    @classmethod
+    def of(cls, priors: Sequence[Prior], tails: Sequence[Tail], alpha: float) -> Spread:
+        """Collect one prior and one tail a group."""
+        return cls(
+            np.array([prior.df for prior in priors]),
+            np.array([prior.variance for prior in priors]),
+            np.array([prior.repeats_below for prior in priors]),
+            np.array([tail.scale for tail in tails]),
+            np.array([tail.df for tail in tails]),
+            np.full(len(priors), alpha),
+        )
+
+    def at(self, alpha: float) -> Spread:
+        """Return the same for another alpha."""
+        return replace(self, alpha=np.full_like(self.df, alpha))
+
+    def take(self, groups: Ints) -> Spread:
+        """Give each of `groups` entries of its own."""
+        return Spread(
+            self.df[groups],
+            self.variance[groups],
+            self.repeats_below[groups],
+            self.tail_scale[groups],
+            self.tail_df[groups],
+            self.alpha[groups],
+        )
+
+    def repeats(self, runs: Moments, group: Ints) -> Bools:
+        """Whether the runs are repeats of one launch, which say nothing about the spread."""
+        few: Bools = runs.ss <= self.repeats_below[group] * (runs.n - 1)
+        return few
+
+    def scale(self, runs: Moments, group: Ints) -> Scale:
+        """Return the moderated spread of `runs`, each entry belonging to its `group`."""
+        repeats = self.repeats(runs, group)
+        own_df = np.where(repeats, 0.0, runs.n - 1)
+        df = self.df[group] + own_df
+        variance = (self.df[group] * self.variance[group] + np.where(repeats, 0.0, runs.ss)) / df
+        return Scale(own_df, df, np.sqrt(variance), np.sqrt(variance * (1 + 1 / runs.n)))
+
+    def half_width(self, scale: Scale, group: Ints) -> Floats:
+        """Return half the width of the range, in ln(gap)."""
+        # Entries share few pairs of group and n, and a quantile is slow: look each pair up once.
+        pairs = scale.own_df.astype(np.int64) * self.df.size + group
+        code, pair = pd.factorize(pairs)
+        own_df, of = np.divmod(np.asarray(pair, dtype=np.int64), self.df.size)
+        return self._quantile(own_df.astype(np.float64), of)[code] * scale.prediction
+
+    def _quantile(self, own_df: Floats, group: Ints) -> Floats:
+        df = self.df[group] + own_df
+        upper = 1 - self.alpha[group] / 2
+        plain = special.stdtrit(df, upper)
+        heavy = special.stdtrit(combined_df(df, self.tail_df[group]), upper)
+        widened: Floats = np.maximum(plain, self.tail_scale[group] * heavy)
+        return widened
+
+    def p_value(self, deviation: Floats, scale: Scale, group: Ints) -> Floats:
+        """Return the two-sided probability of a deviation at least that large; NaN gives NaN.
+
+        It is below alpha exactly where the deviation is larger than the half width.
+        """
+        away = -np.abs(deviation) / scale.prediction
+        p: Floats = 2 * special.stdtr(scale.df, away)
+        if np.isfinite(self.tail_df).any():
+            heavy = combined_df(scale.df, self.tail_df[group])
+            p = np.maximum(p, 2 * special.stdtr(heavy, away / self.tail_scale[group]))
+        return p
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The moderated spread of some runs' ln(gap).
+
+    Attributes
+    ----------
+    own_df, df : ndarray of float
+        Degrees of freedom of the runs alone, and with the prior's.
+    sigma : ndarray of float
+        Standard deviation of one run.
+    prediction : ndarray of float
+        Standard deviation of the next run about the mean of these.
+    """
+
+    own_df: Floats
+    df: Floats
+    sigma: Floats
+    prediction: Floats

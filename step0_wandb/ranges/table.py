@@ -1,0 +1,191 @@
+"""`fit_ranges`: one range a setup."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pandas as pd
+
+from step0_wandb.errors import UsageError
+from step0_wandb.ranges.history import NEVER, as_times, read_history
+from step0_wandb.ranges.model import fit_model
+
+if TYPE_CHECKING:
+    from step0_wandb.ranges.cells import Bools, Floats, Ints
+    from step0_wandb.ranges.history import Names
+    from step0_wandb.ranges.model import Model
+
+BROKEN_RATIO: Final = 2.0
+OWN_DF: Final = 5
+"""From this many degrees of freedom of its own a range is said to rest on its own runs."""
+
+
+def fit_ranges(
+    runs: pd.DataFrame, *, alpha: float = 0.001, broken_ratio: float = BROKEN_RATIO
+) -> pd.DataFrame:
+    """Fit the range of each setup: where the gap of its next healthy run is expected.
+
+    The range is a prediction interval for ln(gap). Its variance is moderated across the setups of
+    one gap metric (Smyth 2004, doi:10.2202/1544-6115.1027), so that a setup with one run has a
+    usable range already; unlabelled broken runs are screened out first.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        One row a run with the columns `setup` and `gap`. Used where present: `run` (key), `label`
+        ("healthy": always a member; "broken", "exclude": never), `created_at` (UTC; without it
+        there are no epochs), `gap_metric`, `profile`, `ceiling`, `gap_rule` ("range"; "zero" for true
+        on-policy setups; "vacuous" and "skipped" gaps enter no range), `fit` (False: never a member),
+        `exact_failed` (True: only a member if labelled healthy), `accepted_at` (UTC; when a person
+        accepted the setup's level). The order of the rows does not matter.
+    alpha : float
+        Share of healthy runs that may fall outside, 0 < alpha < 1.
+    broken_ratio : float
+        From this ratio to the centre on, a gap above the range is a broken run's, which no epoch
+        may begin with.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by `setup`, sorted, for each setup's last accepted epoch:
+
+        ``n``
+            Number of members; 0 where no gap can be used, and then the limits are NaN.
+        ``center, low, high``
+            Geometric mean of the members and the range about it, in the unit of the gap.
+        ``seen_low, seen_high``
+            Smallest and largest gap among the members.
+        ``sigma, df``
+            Moderated standard deviation of ln(gap), and its degrees of freedom.
+        ``basis``
+            What the range rests on: "own" (6 members or more), "pooled" (the spread leans on the
+            other setups), "split" (one run is left of several a factor apart: the lower one), "exact"
+            (true on-policy: centre = low = high = 0), "ceiling" or "none" (no member, with and
+            without a ceiling of the profile).
+        ``alpha, gap_metric, profile, ceiling``
+            As asked for and as found in `runs`.
+        ``accepted``
+            A person accepted the level of this epoch, or a higher one before it, or labelled one of
+            its runs healthy.
+        ``believed``
+            False where the centre lies above the ceiling and nobody accepted it.
+        ``epoch``
+            Number of the epoch, from 0.
+        ``moved, moved_since, moved_n``
+            A move upwards that waits for a person: ratio of the new centre to this one, time of its
+            first run, number of its members. NaN, NaT and 0 where there is none, or where three runs
+            at the accepted level followed.
+        ``improved, improved_since``
+            Ratio to the epoch before and time of the first run, where this epoch began with a fall.
+        ``last_run``
+            When the newest run of the setup was created.
+        ``prior_df, prior_sigma, tail_df, tail_scale``
+            What the setups of one gap metric share: the prior of the spread, and the tail by which
+            quantiles are widened (`tail_df` infinite: not at all). `judged_by` uses them again.
+
+    Raises
+    ------
+    UsageError
+        A column is missing or holds what it may not, or a parameter is out of range.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> runs = pd.DataFrame({"setup": "miles · Qwen3-0.6B", "gap": [0.0148, 0.0151, 0.0153, 0.0157]})
+    >>> fit_ranges(runs)[["n", "center", "low", "high", "basis"]].round(4)
+                        n  center     low    high   basis
+    setup
+    miles · Qwen3-0.6B  4  0.0152  0.0132  0.0175  pooled
+    """
+    check_parameters(alpha, broken_ratio)
+    return range_table(fit_model(read_history(runs), broken_ratio), alpha)
+
+
+def check_parameters(alpha: float, broken_ratio: float) -> None:
+    """Raise UsageError for an alpha or a ratio that means nothing."""
+    if not 0 < alpha < 1:
+        raise UsageError(
+            f"alpha is {alpha}; it is a share of runs.", "Give a number between 0 and 1, such as 0.001."
+        )
+    if not 1 < broken_ratio < np.inf:
+        raise UsageError(f"broken_ratio is {broken_ratio}.", "Give a number above 1, such as 2.")
+
+
+def range_table(model: Model, alpha: float) -> pd.DataFrame:
+    """Return the ranges of a fitted model as a table; see `fit_ranges`."""
+    setups, levels = model.history.setups, model.levels
+    level, exact = levels.current, setups.exact
+    group, spread = setups.metric, model.fleet.spread.at(alpha)
+    whole = model.whole.take(level)
+    none = (whole.n == 0) | exact
+    scale = spread.scale(whole.where_some(), group)
+    half = spread.half_width(scale, group)
+
+    def known(values: Floats) -> Floats:
+        return np.where(exact, 0.0, np.where(none, np.nan, values))
+
+    n = np.where(exact, zero_members(model), whole.n).astype(np.int64)
+    seen = np.where((exact & (n > 0))[:, None], 0.0, model.seen[level])
+    with np.errstate(over="ignore"):
+        limits = {"center": known(np.exp(whole.mean)), "low": known(np.exp(whole.mean - half))}
+        limits["high"] = known(np.exp(whole.mean + half))
+    columns = {
+        "n": n,
+        **limits,
+        "seen_low": seen[:, 0],
+        "seen_high": seen[:, 3],
+        "sigma": known(scale.sigma),
+        "df": np.where(none, np.nan, scale.df),
+        "basis": basis_of(n, setups.ceiling, exact, model.split[level]),
+        "alpha": alpha,
+        "gap_metric": setups.metrics[group],
+        "profile": setups.profile,
+        "ceiling": setups.ceiling,
+        "accepted": levels.accepted[level],
+        "believed": believed_levels(model)[level],
+        "epoch": levels.number[level],
+        **_moves(model),
+        "last_run": as_times(setups.last_run),
+        "prior_df": spread.df[group],
+        "prior_sigma": np.sqrt(spread.variance[group]),
+        "tail_df": spread.tail_df[group],
+        "tail_scale": spread.tail_scale[group],
+    }
+    return pd.DataFrame(columns, index=pd.Index(setups.names, name="setup"))
+
+
+def zero_members(model: Model) -> Ints:
+    """Return how many runs of each setup keep the contract of a gap of exactly 0."""
+    history = model.history
+    return np.bincount(history.setup[history.zero], minlength=history.setups.names.size)
+
+
+def basis_of(n: Ints, ceiling: Floats, exact: Bools, split: Bools) -> Names:
+    """Return what ranges of `n` members rest on; see `fit_ranges`."""
+    cases = [exact, (n == 0) & np.isfinite(ceiling), n == 0, split, n > OWN_DF]
+    basis: Names = np.select(cases, ["exact", "ceiling", "none", "split", "own"], "pooled").astype(object)
+    return basis
+
+
+def believed_levels(model: Model) -> Bools:
+    """Whether each level may be right: not above its ceiling, or a person stands behind it."""
+    levels = model.levels
+    above = np.exp(model.whole.mean) > model.history.setups.ceiling[levels.setup]
+    believed: Bools = levels.accepted | (model.whole.n == 0) | ~above
+    return believed
+
+
+def _moves(model: Model) -> dict[str, Floats | Ints | pd.DatetimeIndex]:
+    """Return the columns about proposed and adopted moves."""
+    levels, mean = model.levels, model.whole.mean
+    current, proposed = levels.current, levels.proposed
+    waits, before = proposed >= 0, levels.before[current]
+    fell = (before != current) & (mean[current] < mean[before])
+    return {
+        "moved": np.where(waits, np.exp(mean[proposed] - mean[current]), np.nan),
+        "moved_since": as_times(np.where(waits, levels.since[proposed], NEVER)),
+        "moved_n": np.where(waits, model.whole.n[proposed], 0).astype(np.int64),
+        "improved": np.where(fell, np.exp(mean[current] - mean[before]), np.nan),
+        "improved_since": as_times(np.where(fell, levels.since[current], NEVER)),
+    }
