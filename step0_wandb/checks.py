@@ -153,7 +153,8 @@ def exact(runs: pd.DataFrame, check: ExactCheck, learned: NDArray[np.float64] | 
     logged = np.isfinite(value) | bad
     kind = texts(runs, f"{check}_rule", "exact")
     broken_from = numbers(runs, f"{check}_broken_from", DEFAULT_BROKEN_FROM[check])
-    limited = (kind == "exact") | (kind == "learned")
+    # Of a check that cannot fail a value above its limit proves that it can.
+    limited = (kind == "exact") | (kind == "learned") | (kind == "vacuous")
 
     result = Outcomes.blank(len(runs))
     result.limit[limited] = numbers(runs, f"{check}_limit", DEFAULT_LIMIT[check])[limited]
@@ -166,9 +167,9 @@ def exact(runs: pd.DataFrame, check: ExactCheck, learned: NDArray[np.float64] | 
     level = np.where(value >= broken_from, Level.BROKEN, above).astype(np.int8)
     over = logged & limited & (value > result.limit)
     result.set(logged & limited, PASS, Why.NOTHING)
+    result.set(logged & (kind == "vacuous"), VACUOUS, Why.BY_RULE)
     result.set(over & ~why, FAIL, Why.OVER_LIMIT, level=level)
     result.set(over & why, FAIL, Why.OVER_LEARNED, level=level)
-    result.set(logged & (kind == "vacuous"), VACUOUS, Why.BY_RULE)
     result.set(logged & ((kind == "skipped") | (kind == "averaged")), SKIPPED, Why.BY_RULE)
     large = logged & (kind == "averaged") & (value >= broken_from)
     result.set(large, WARN, Why.LARGE_FOR_AVERAGE, level=Level.SUSPECT)

@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import math
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
-from step0_wandb.errors import NoStep0Error, UsageError
+from step0_wandb.errors import NoStep0Error, Step0Error, UsageError
 from step0_wandb.explanation import explain_judged
 from step0_wandb.job import profiles_of, read_into
+from step0_wandb.sources.address import RemoteAddress
 from step0_wandb.step0 import Step0Finder
 from step0_wandb.store import NOWHERE, Store, columns_of
+from step0_wandb.text import count
+from step0_wandb.writing import travelling_ranges
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pandas as pd
 
     from step0_wandb.explanation import Explanation
     from step0_wandb.job import Job
-    from step0_wandb.records import JudgedRun, Problem, RunRecord
+    from step0_wandb.records import JudgedRun, Problem, RunFacts, RunRecord
     from step0_wandb.settings import Loaded
+    from step0_wandb.sources.scan import Readable
+    from step0_wandb.store import Label
+
+
+STDIN = "-"
+RUN_FILE = ".wandb"
 
 
 @dataclass(frozen=True, slots=True)
 class OneRun:
-    """The one run that a source holds, and what could not be read of it."""
+    """The one run that a source holds, what is made of it, and what could not be read of it."""
 
     record: RunRecord
-    problems: tuple[Problem, ...]
+    facts: RunFacts
+    problems: tuple[Problem, ...] = ()
 
 
 def read_one(text: str, job: Job) -> OneRun:
-    """Read the one run that `text` names.
+    """Read the one run that `text` names; ``-`` is a console log on standard input.
 
     Raises
     ------
@@ -40,6 +55,8 @@ def read_one(text: str, job: Job) -> OneRun:
     SourceError, CredentialsError
         The source cannot be read.
     """
+    if log := _console_log(text, job):
+        return log
     with Store.open(NOWHERE, mode="copy") as store:
         pulled = read_into(store, text, job)
         if pulled.failure:
@@ -55,21 +72,99 @@ def read_one(text: str, job: Job) -> OneRun:
         raise NoStep0Error(
             f"{text} holds no run yet", "Its file is empty, or was just begun: try again soon."
         )
-    return OneRun(records[0], pulled.problems)
+    facts = Step0Finder(profiles_of(job.loaded)).facts(records[0])
+    return OneRun(records[0], facts, pulled.problems)
 
 
-def judge_one(record: RunRecord, loaded: Loaded) -> JudgedRun:
-    """Judge one run by the store's ranges; without a store by what the run itself says."""
+def _console_log(text: str, job: Job) -> OneRun | None:
+    """Read a console log; None where `text` names something else."""
+    path = Path(text.removeprefix("file:")).expanduser()
+    if text != STDIN and (path.suffix == RUN_FILE or not path.is_file()):
+        return None
+    from step0_wandb.sources.console import read_console, read_stream
+
+    finder = Step0Finder(profiles_of(job.loaded))
+    log = (
+        read_stream(cast("Readable", sys.stdin.buffer), finder)
+        if text == STDIN
+        else read_console(path, finder)
+    )
+    return OneRun(log.record, log.facts(finder))
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What single runs are judged by.
+
+    Attributes
+    ----------
+    runs : DataFrame or None
+        The runs beside which one is judged, whose ranges are fitted; as `Store.frame` gives them.
+    ranges : DataFrame or None
+        Ranges that are used as they stand, where the runs are not at hand.
+    labels : mapping of str to Label
+        What people said of runs, by key, where `runs` does not say it.
+    said : str
+        Where this comes from, where that is not the store: ``ranges: my-team/rl, 14 min old, 212 runs``.
+    """
+
+    runs: pd.DataFrame | None = None
+    ranges: pd.DataFrame | None = None
+    labels: Mapping[str, Label] = field(default_factory=dict)
+    said: str = ""
+
+
+def basis_of(record: RunRecord, job: Job) -> Basis:
+    """Return what to judge a run by: the store; without one, for a run on a server, its project.
+
+    The last sync of a project has left its ranges there. Where none has, the project is read.
+    """
+    loaded = job.loaded
+    if loaded.store.exists() or record.url is None:
+        return Basis(_stored(loaded))
+    project = RemoteAddress(record.entity, record.project)
+    try:
+        left = travelling_ranges(project, job.outside())
+    except Step0Error:
+        left = None  # damaged, or of a later version: the project itself says the same
+    if left is not None:
+        return Basis(ranges=left.ranges, labels=left.labels, said=left.said)
+    with Store.open(NOWHERE, mode="copy") as store:
+        failure = read_into(store, f"wandb:{project}", job).failure
+        store.follow_tags(now=job.clock())
+        frame = store.frame()
+    if failure is not None:
+        return Basis(said=f"no ranges: {failure.message}")
+    return Basis(frame, said=f"ranges: {project}, just read, {count(len(frame), 'run')}")
+
+
+def judge_one(
+    record: RunRecord, loaded: Loaded, basis: Basis | None = None, *, facts: RunFacts | None = None
+) -> JudgedRun:
+    """Judge one run by the store's ranges, or by another basis; without any by what the run itself says."""
     import pandas as pd
 
     from step0_wandb.verdicts import judged_runs, weigh
 
-    facts = Step0Finder(profiles_of(loaded)).facts(record)
+    facts = facts or Step0Finder(profiles_of(loaded)).facts(record)
+    basis = basis or Basis(_stored(loaded))
     row = pd.DataFrame([columns_of(record, facts)])
-    frame = _beside(row, _stored(loaded))
+    if label := basis.labels.get(record.key):
+        row = row.assign(label=label.label, label_why=label.why, label_who=label.who)
+    ranges = None
+    if basis.ranges is not None:
+        ceiling = facts.plan.ceiling if facts.plan else None
+        ranges = basis.ranges.assign(believed=_believed(basis.ranges, ceiling))
     settings = loaded.settings.ranges
-    result = weigh(frame, alpha=settings.alpha, broken_ratio=settings.broken_ratio)
+    frame = _beside(row, basis.runs)
+    result = weigh(frame, ranges, alpha=settings.alpha, broken_ratio=settings.broken_ratio)
     return next(run for run in judged_runs(result, only=record.key))
+
+
+def _believed(ranges: pd.DataFrame, ceiling: float | None) -> pd.Series:
+    """Return whether each range may be right, as far as the ceiling of one run's framework can say."""
+    above = ranges["center"].astype(float) > (math.inf if ceiling is None else ceiling)
+    return ranges["accepted"].astype(bool) | ~above
 
 
 def _stored(loaded: Loaded) -> pd.DataFrame | None:

@@ -19,17 +19,23 @@ def check(
     session: Session,
     source: Annotated[
         str,
-        typer.Argument(metavar="SOURCE", help="A run directory, a .wandb file, or entity/project/run_id."),
+        typer.Argument(
+            metavar="SOURCE",
+            help="A run directory, a .wandb file, entity/project/run_id, a console log, or - for one on stdin.",
+        ),
     ],
 ) -> None:
     """Judge one run against the store's ranges; write nothing.
 
     Example: step0-wandb check ./wandb/latest-run
     """
-    from step0_wandb.single import judge_one, read_one
+    from step0_wandb.single import basis_of, judge_one, read_one
 
     one = read_one(source, session.job())
-    run = judge_one(one.record, session.loaded)
+    basis = basis_of(one.record, session.job())
+    if basis.said:
+        output.tell(basis.said)
+    run = judge_one(one.record, session.loaded, basis, facts=one.facts)
     for problem in one.problems:
         output.tell(f"problem: {problem.where}: {problem.what}")
     if session.as_json:

@@ -12,7 +12,7 @@ from step0_wandb.errors import SourceError, UsageError
 from step0_wandb.records import Problem
 
 SUFFIX = ".wandb"
-RUN_DIRECTORY = re.compile(r"(?:offline-)?run-(?P<stamp>\d{8}_\d{6})-.+")
+RUN_DIRECTORY = re.compile(r"(?:offline-)?run-(?P<stamp>\d{8}_\d{6})-(?P<id>.+)")
 """How W&B names a run's directory: when it began, in local time, and the run id."""
 
 
@@ -38,7 +38,10 @@ class Found:
 
 
 def find_files(root: Path) -> Found:
-    """Return all ``.wandb`` files below a directory, or the one that `root` is.
+    """Return all ``.wandb`` files below a directory, or those of the one run that `root` belongs to.
+
+    Several directories with one run id are one run: of a run directory, or a file in one, the others
+    beside it that carry the same id come along.
 
     Links are followed; what they lead to counts once, however many lead there. Inside of run directories
     only the ``.wandb`` file is looked for: their other files can be many.
@@ -57,15 +60,35 @@ def find_files(root: Path) -> Found:
     except OSError as error:
         raise SourceError(f"{root} cannot be read: {error.strerror}") from error
     found = Found()
+    real = os.path.realpath(root)
     if is_file:
-        _add(found, os.path.realpath(root))
+        _add(found, real)
     else:
-        _walk(found, os.path.realpath(root))
+        _walk(found, real)
+    for beside in _same_run(Path(real).parent if is_file else Path(real)):
+        _walk(found, str(beside))
     if not (found.files or found.run_directories):
         if found.problems:
             raise SourceError(f"{found.problems[0].where} {found.problems[0].what}")
         raise SourceError(f"{root} holds no W&B run directories", _HINT)
     return found
+
+
+def _same_run(directory: Path) -> list[Path]:
+    """Return the other directories beside a run directory that carry its run id."""
+    own = RUN_DIRECTORY.fullmatch(directory.name)
+    if own is None:
+        return []
+    try:
+        beside = sorted(path for path in directory.parent.iterdir() if path != directory)
+    except OSError:
+        return []  # what lies beside may be somebody else's; the directory itself can be read
+    names = [(path, RUN_DIRECTORY.fullmatch(path.name)) for path in beside]
+    return [
+        path
+        for path, name in names
+        if name and name["id"] == own["id"] and path.is_dir() and not path.is_symlink()
+    ]
 
 
 def _walk(found: Found, root: str) -> None:

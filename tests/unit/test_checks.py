@@ -14,7 +14,8 @@ LORA = {"rule": "exact", "limit": 1e-8, "above": "broken"}
 FSDP = {"rule": "exact", "limit": 1e-9, "above": "suspect"}
 QUANTISED = {"rule": "learned", "limit": 1e-3, "above": "suspect"}
 AVERAGED = {"rule": "averaged"}
-VACUOUS = {"rule": "vacuous"}
+VACUOUS = {"rule": "vacuous", "limit": 1e-9, "above": "broken"}
+VACUOUS_ALWAYS = {"rule": "vacuous", "limit": None}
 SKIPPED = {"rule": "skipped"}
 
 
@@ -47,6 +48,8 @@ def judged(check, value, rule, **more):
         (2e-2, AVERAGED, "warn", "suspect"),
         (0.3, AVERAGED, "warn", "suspect"),
         (0.0, VACUOUS, "vacuous", "fine"),
+        (1e-7, VACUOUS, "fail", "broken"),
+        (0.3, VACUOUS_ALWAYS, "vacuous", "fine"),
         (0.02, SKIPPED, "skipped", "fine"),
         (math.inf, SKIPPED, "fail", "broken"),
         (-math.inf, MEGATRON, "fail", "broken"),

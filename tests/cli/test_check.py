@@ -1,0 +1,79 @@
+"""``check``: one run, from a directory of several processes or from a console log, and nothing written."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.command import run
+from tests.support.miles import CONFIG, GAP, miles_run
+from tests.support.runs import exit_record, history_record, run_record, wandb_file, write_file
+
+LINE = (
+    "(MegatronTrainRayActor pid=7) [2026-08-15 05:04:17.003 actor_cell0_rank8] log_utils.py:460 - step {}: "
+    "{{'train/loss': 1.2e-08, 'train/ppo_kl': {}, 'train/pg_clipfrac': 0.0, "
+    "'train/train_rollout_logprob_abs_diff': {}, 'train/grad_norm': tensor(2.0)}}\n"
+)
+
+
+def test_one_directory_of_a_shared_run_brings_the_others_along(tmp_path):
+    driver = wandb_file(run_record("abc", CONFIG, started=1767225600), exit_record(1))
+    rows = [{"train/step": 0, "train/ppo_kl": 0.0, "train/pg_clipfrac": 0.0, GAP: 0.015}]
+    trainer = wandb_file(run_record("abc", CONFIG, started=1767225630), *map(history_record, rows))
+    first = write_file(tmp_path, driver, run_id="abc", stamp="20260101_000000").parent
+    second = write_file(tmp_path, trainer, run_id="abc", stamp="20260101_000030")
+    other = wandb_file(run_record("other", CONFIG), exit_record(0))
+    write_file(tmp_path, other, run_id="other", stamp="20260101_000000")
+    for source in (first, second.parent, second):
+        answer = run("check", source, "--json", "--store", "none.db", cwd=tmp_path)
+        found = answer.document["run"]
+        assert (found["run"], found["gap"], found["state"]) == ("team/project/abc", 0.015, "failed")
+
+
+def test_a_console_log_is_judged_by_the_ranges_of_the_store(tmp_path):
+    for at, gap in enumerate((0.0150, 0.0152, 0.0149)):
+        miles_run(tmp_path, f"r{at}", gap)
+    run("sync", ".", "--store", "s.db", cwd=tmp_path)
+    (tmp_path / "run.log").write_text(
+        "starting\n" + LINE.format(0, 0.3009, 0.0151) + LINE.format(1, 1e-4, 0.0152)
+    )
+    answer = run("check", "run.log", "--store", "s.db", "--json", cwd=tmp_path)
+    found = answer.document["run"]
+    assert (answer.code, found["verdict"], found["ppo_kl"], found["gap"]) == (3, "broken", 0.3009, 0.0151)
+
+
+def test_a_growing_log_on_stdin_ends_the_check_at_step_0(tmp_path):
+    words = [sys.executable, "-m", "step0_wandb", "check", "-", "--store", str(tmp_path / "none.db")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        process.stdin.write("starting\n" + LINE.format(0, 0.0, 0.0151))
+        process.stdin.flush()
+        said = process.stdout.read()  # returns though the log goes on: stdin stays open
+        assert process.wait() == 0
+        process.stdin.close()
+    assert said.startswith("no-range")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "nothing of interest\n" * 100, "step 0: {'train/loss': 1.0}\n", "\x00\xff"]
+)
+def test_a_log_that_no_profile_reads_exits_with_8_and_says_why(tmp_path, text):
+    (tmp_path / "some.log").write_text(text)
+    answer = run("check", "some.log", "--store", "none.db", cwd=tmp_path)
+    assert answer.code == 8
+    assert "some.log" in answer.err
+
+
+def test_a_log_that_begins_later_has_no_step_0(tmp_path):
+    (tmp_path / "late.log").write_text(LINE.format(7, 0.0, 0.0151) + LINE.format(8, 1e-4, 0.0152))
+    answer = run("check", "late.log", "--store", "none.db", "--json", cwd=tmp_path)
+    assert (answer.code, answer.document["run"]["verdict"]) == (8, "no-step0")
+
+
+def test_a_rounded_log_cannot_prove_an_exact_zero(tmp_path):
+    line = "(TaskRunner pid=1) step:1 - actor/ppo_kl:-0.000 - actor/pg_clipfrac:0.000 - training/rollout_probs_diff_mean:0.004 - training/global_step:1.000\n"
+    (tmp_path / "verl.log").write_text(
+        line + line.replace("step:1", "step:2").replace("step:1.000", "step:2.000")
+    )
+    answer = run("check", "verl.log", "--store", "none.db", "--json", cwd=tmp_path)
+    checks = {check["check"]: check for check in answer.document["run"]["checks"]}
+    assert checks["ppo_kl"]["outcome"] == "skipped"
