@@ -126,6 +126,10 @@ class ReportSettings(_Table):
         default=None,
         description='"same": each project its own report; or one "entity/project"; empty: none.',
     )
+    state: bool = Field(
+        default=True,
+        description="Keep ranges, labels and what was alerted in W&B too, for machines without the store.",
+    )
 
 
 class ProfilesSettings(_Table):

@@ -45,13 +45,16 @@ class Target:
     share : Share
         What of the store concerns it.
     shows : bool
-        Whether it gets tables and a report beside the state.
+        Whether it gets tables and a report.
+    travels : bool
+        Whether it gets the state, and gave it to a new store.
     texts : tuple of str
         The sources that name it.
     """
 
     share: Share
     shows: bool
+    travels: bool = True
     texts: tuple[str, ...] = ()
 
     @property
@@ -119,7 +122,7 @@ class Memory:
 
 
 def targets(texts: Sequence[str], loaded: Loaded) -> tuple[Target, ...]:
-    """Return the projects that a sync of these sources writes to.
+    """Return the projects that a sync of these sources writes to, if anything.
 
     Raises
     ------
@@ -133,7 +136,7 @@ def targets(texts: Sequence[str], loaded: Loaded) -> tuple[Target, ...]:
         if project := _project(text):
             named.setdefault(project, []).append(text)
     names = list(dict.fromkeys([*named, *([home] if home else [])]))
-    return tuple(
+    found = (
         Target(
             Share(
                 name,
@@ -142,13 +145,15 @@ def targets(texts: Sequence[str], loaded: Loaded) -> tuple[Target, ...]:
                 everything=name == home,
             ),
             shows=setting == "same" or name == home,
+            travels=loaded.settings.report.state,
             texts=tuple(named.get(name, ())),
         )
         for name in names
     )
+    return tuple(target for target in found if target.shows or target.travels)
 
 
-def shown_in(known: Sequence[Target], text: str | None) -> tuple[Target, ...]:
+def shown_in(known: Sequence[Target], text: str | None, *, travels: bool) -> tuple[Target, ...]:
     """Return the targets that show tables and a report, or the one project that is asked for.
 
     A project that is no such target shows the runs of all sources.
@@ -167,7 +172,7 @@ def shown_in(known: Sequence[Target], text: str | None) -> tuple[Target, ...]:
         return shown
     project = project_of(text, "--wandb")
     same = tuple(target for target in shown if str(target) == project)
-    return same or (Target(Share(project, everything=True), shows=True),)
+    return same or (Target(Share(project, everything=True), shows=True, travels=travels),)
 
 
 def project_of(text: str, origin: str) -> str:
@@ -239,7 +244,9 @@ class Content:
 
     def marks(self, report: str | None) -> dict[str, str]:
         """Return the fingerprint of each part, with the report at its id."""
-        marks = {"state": replace(self.state, report=report).fingerprint()}
+        marks = {}
+        if self.target.travels:
+            marks["state"] = replace(self.state, report=report).fingerprint()
         if self.tables is not None:
             marks["tables"] = fingerprint(self.tables.document())
         if self.report is not None:
@@ -257,7 +264,7 @@ class Content:
             return set()
         marks = self.marks(memory.report)
         found = {part for part in marks if anew or marks[part] != memory.marks.get(part)}
-        return found | {"state"} if found else found
+        return found | (marks.keys() & {"state"}) if found else found
 
 
 def plan(content: Content, memory: Memory, *, anew: bool) -> Published:
@@ -319,8 +326,10 @@ def _send(content: Content, memory: Memory, news: set[str], outside: Outside) ->
             tables=tables,
             report=content.report if "report" in news else None,
             report_id=memory.report,
-            state=replace(content.state, report=memory.report, written=others),
-            state_is_news=marks["state"] != memory.marks.get("state"),
+            state=replace(content.state, report=memory.report, written=others)
+            if content.target.travels
+            else None,
+            state_is_news=marks.get("state") != memory.marks.get("state"),
             marks=marks,
         )
         login = process.Login(account.server.base_url, account.key)

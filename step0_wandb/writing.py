@@ -77,7 +77,7 @@ def restore(
         if target.texts and set(target.texts) <= set(unread):
             continue
         try:
-            if Memory.of(store, target) is None:
+            if target.travels and Memory.of(store, target) is None:
                 _meet(store, target, outside)
         except DamagedStateError as error:
             problems.append(Problem(str(target), f"{error.message}; it is written anew"))
@@ -116,7 +116,7 @@ def publish(store: Store, ready: Ready, outside: Outside, *, dry_run: bool, anew
     anew : bool
         Write everything, changed or not.
     """
-    places = [f"{target} {target.shows}" for target in ready.targets]
+    places = [f"{target} {target.shows} {target.travels}" for target in ready.targets]
     done = fingerprint([places, store.alerted()])
     if not ready.targets or (store.meta(DONE) == done and not anew):
         return Published(problems=ready.problems)

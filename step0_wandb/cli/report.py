@@ -68,7 +68,7 @@ def _publish(session: Session, project: str | None) -> Published:
     loaded, outside = session.loaded, session.job().outside()
     with session.open_store() as store:  # one that is not there is not made
         texts = loaded.sources or tuple(item.source for item in store.sources())
-    wanted = shown_in(targets(texts, loaded), project)
+    wanted = shown_in(targets(texts, loaded), project, travels=loaded.settings.report.state)
     with Store.open(loaded.store, mode="copy" if session.dry_run else "write") as store:
         ready = writing.restore(store, wanted, outside)
         return writing.publish(store, ready, outside, dry_run=session.dry_run, anew=True)
