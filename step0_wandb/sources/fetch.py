@@ -150,7 +150,8 @@ class Fetcher:
         """
         if self.flat:
             return self._by_names(question, MOST_BESIDES)
-        size, look, strict = self.page_size, self._look, ()
+        size, look = self.page_size, self._look
+        strict: tuple[str, ...] = ()
         try:
             project = self._ask(question, Fields.ALL, size, PAGE)
             self._failed = 0

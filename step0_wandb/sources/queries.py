@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from step0_wandb.records import HistoryRow
 
@@ -245,7 +245,7 @@ def _readable(nodes: Iterable[Any], strict: tuple[str, ...]) -> Iterator[RunNode
             continue  # asked again by name, and named if it stays so
 
 
-def is_whole(node: Any, strict: tuple[str, ...]) -> bool:
+def is_whole(node: Any, strict: tuple[str, ...]) -> TypeGuard[Mapping[str, Any]]:
     """Return whether a run of an answer has a name, and is not null where `strict`."""
     if not isinstance(node, dict) or not isinstance(node.get("name"), str):
         return False
