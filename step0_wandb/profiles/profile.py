@@ -42,6 +42,7 @@ class Profile(tables.Table):
     gap: tuple[tables.GapRule, ...] = ()
     gap_zero: tuple[tables.Because, ...] = ()
     resumed: tuple[tables.Because, ...] = ()
+    rollouts: tables.Rollouts | None = None
     gpus: tables.Gpus | None = None
     switch: tables.Switch = tables.Switch()
     console: tables.Console | None = None

@@ -194,6 +194,24 @@ class Because(Table):
     why: str
 
 
+class Rollouts(Table):
+    """Where rollouts begin among the optimizer steps.
+
+    Attributes
+    ----------
+    steps : Expression
+        Optimizer steps of one rollout; None where the config does not say.
+    stale : Expression
+        Whether a rollout may use older weights by design.
+    synchronous : Expression
+        Whether every rollout surely uses the weights of the update before it.
+    """
+
+    steps: Expr
+    stale: Expr = NEVER
+    synchronous: Expr = NEVER
+
+
 class Gpus(Table):
     """How many GPUs a run uses."""
 
