@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from step0_wandb.records import HistoryRow, Json, RunRecord
 
 NO_METRICS = "no metric of a known framework: not an RL run, or its profile is missing"
+ENDED_BEFORE = "it logged its first rollout, and ended before its first optimizer step"
 NO_STEP = "its metric rows carry no step, so that the first cannot be told"
 CONTEXT_ROWS = 16
 """One rollout logs a few rows around its training step; more than these are not kept."""
@@ -131,7 +132,7 @@ class Step0Finder:
         """Return step 0 of a run, or why there is none."""
         found = self._candidate(record.rows, record.config)
         if found is None:
-            return _absent(record, None, NO_METRICS)
+            return _absent(record, None, ENDED_BEFORE if self._context_of_any(record.rows) else NO_METRICS)
         profile = found.profile
         if found.step is None:
             return _absent(record, profile, NO_STEP)

@@ -342,6 +342,7 @@ def _gap_zero(runs: pd.DataFrame) -> Outcomes:
     result = Outcomes.blank(len(runs))
     result.set(ranged, PASS, Why.NOTHING)
     result.set(ranged & (gap == 0), WARN, Why.ZERO, level=Level.SUSPECT)
+    result.set(checks.non_finite(runs, "gap"), SKIPPED, Why.NOTHING)
     return result
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from step0_wandb.cli import output
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
+
+if TYPE_CHECKING:
+    from step0_wandb.job import SyncResult
 
 
 @without("settings_file", "store_file", "dry_run", "fail_on", "log_format")
@@ -35,5 +40,20 @@ def demo(
     if session.as_json:
         output.print_json(sync_document(result))
         return
+    out = output.console()
+    if not session.quiet:
+        out.print(output.runs_table(result.changed, out))
+        out.print()
     print_result(result, session)
-    output.console().print(f"try next: cd {directory}; step0-wandb runs; step0-wandb ranges", soft_wrap=True)
+    out.print(_next(directory, result), soft_wrap=True)
+
+
+def _next(directory: Path, result: SyncResult) -> str:
+    """Return what to type next; with the program's path where the shell would not find it."""
+    program = Path(sys.argv[0])
+    if program.name != "step0-wandb" or shutil.which("step0-wandb"):
+        name = "step0-wandb"
+    else:
+        name = str(program.absolute())
+    broken = next((run.run.rsplit("/", 1)[-1] for run in result.changed if run.verdict == "broken"), "RUN")
+    return f"try next: cd {directory}; {name} explain {broken}; {name} ranges"
