@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 from step0_wandb.causes import Evidence, blind_spots, find_causes
 from step0_wandb.profiles.expression import as_number, model_name
 from step0_wandb.published import published_for
-from step0_wandb.text import clean
+from step0_wandb.sheet import Line, Sheet
+from step0_wandb.text import clean, count, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,6 +30,11 @@ _NOISE = re.compile(
 )
 """Keys that differ by nature from run to run and never explain a gap."""
 _LONGEST_VALUE = 200
+SHOWN = 15
+"""Differences that are shown unless all are asked for."""
+FEW_PACKAGES = 3
+"""Packages that differ, up to which they are a finding; two images differ in hundreds."""
+SHOWN_PACKAGES = 8
 PEERS = 50
 """Healthy runs that one run is compared with: the newest of its setup."""
 
@@ -53,7 +59,7 @@ class Difference:
     share: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
     """A run with its verdict, what its config shows, and what differs from its healthy peers.
 
@@ -71,6 +77,11 @@ class Explanation:
         What is published for the same model and sampler, in words.
     blind : tuple of str
         What step 0 cannot see in a run with this config.
+    packages : tuple of str or None
+        Installed packages that differ, from the nearest healthy run to this one, those first that matter
+        most for the gap: ``sglang 0.5.9 -> 0.5.16``. None where they were not compared.
+    packages_unknown : str
+        Why they could not be compared; else empty.
     """
 
     run: JudgedRun
@@ -80,15 +91,82 @@ class Explanation:
     nearest: JudgedRun | None
     published: tuple[str, ...]
     blind: tuple[str, ...]
+    packages: tuple[str, ...] | None = None
+    packages_unknown: str = ""
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Return causes, then differences, in one line each; the first two go into an alert."""
+        """Return causes, few packages, then differences, in one line each; the first two go into an alert."""
+        few = self.packages is not None and 0 < len(self.packages) <= FEW_PACKAGES
+        installed = [f"installed since the nearest healthy run: {', '.join(self.packages or ())}"] if few else []
         differ = (
             f"{item.key} is {one_line(item.value)}, {one_line(item.healthy)} in the healthy runs"
             for item in self.differs
         )
-        return (*(cause.text for cause in self.causes), *differ)
+        return (*(cause.text for cause in self.causes), *installed, *differ)
+
+    def lines(self) -> Iterator[Line]:
+        """Yield what is to be said beside the verdict, its reasons and the differences."""
+        for cause in self.causes:
+            yield Line("likely", cause.text)
+            yield Line("do", cause.advice)
+        if place := self.run.range:
+            span = f"{number(place.low)} to {number(place.high)}"
+            yield Line("range", f"{span} of {count(place.n, 'run')} ({place.basis})")
+        for known in self.published:
+            yield Line("known", known)
+        if self.nearest:
+            where = self.nearest.url or self.nearest.run
+            yield Line("compare", f"with {where}, the nearest healthy run")
+        yield from self._about_config()
+        yield from self._about_packages()
+        for spot in self.blind:
+            yield Line("unseen", spot)
+
+    def _about_config(self) -> Iterator[Line]:
+        if not self.peers:
+            yield Line("config", "no healthy run of this or a near setup to compare it with")
+        elif not self.differs:
+            yield Line("config", f"no key differs from all of {self.peers} healthy runs")
+        elif len(self.differs) > 1 and not self.causes:
+            yield Line("config", f"{len(self.differs)} keys differ: no single one is the cause for sure")
+
+    def _about_packages(self) -> Iterator[Line]:
+        if self.packages_unknown:
+            yield Line("package", f"packages could not be compared: {self.packages_unknown}")
+        elif self.packages:
+            shown, more = self.packages[:SHOWN_PACKAGES], len(self.packages) - SHOWN_PACKAGES
+            rest = f", and {more} more" if more > 0 else ""
+            yield Line("package", f"{', '.join(shown)}{rest} (nearest healthy run -> this run)")
+        elif self.packages is not None:
+            yield Line("package", "the same as in the nearest healthy run")
+
+    def _sheet(self) -> Sheet:
+        run = self.run
+        differ = [
+            Line("differs", f"{item.key}: {one_line(item.value)} (healthy: {one_line(item.healthy)})")
+            for item in self.differs[:SHOWN]
+        ]
+        if len(self.differs) > SHOWN:
+            differ.append(Line("", f"{len(self.differs) - SHOWN} more keys differ: see .differs"))
+        return Sheet(
+            f"{run.verdict}: {run.name or run.run}",
+            (
+                *(Line("why", reason) for reason in run.reasons),
+                Line("run", ", ".join(filter(None, (run.run, run.setup, run.user)))),
+                *self.lines(),
+                *differ,
+            ),
+            run.url,
+        )
+
+    def __str__(self) -> str:
+        return self._sheet().text()
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return self._sheet().html()
 
 
 class Library(Protocol):

@@ -14,10 +14,13 @@ from step0_wandb import alerting, writing
 from step0_wandb.errors import UsageError
 from step0_wandb.profiles import load_profiles
 from step0_wandb.pull import Outside, pull
+from step0_wandb.records import VERDICTS
 from step0_wandb.settings import environment, load_settings
+from step0_wandb.sheet import Line, Sheet
 from step0_wandb.step0 import Step0Finder
 from step0_wandb.store import Store
 from step0_wandb.target import targets
+from step0_wandb.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,8 +31,11 @@ if TYPE_CHECKING:
     from step0_wandb.settings import Loaded
     from step0_wandb.target import Written
 
+UNSEEN = "unseen"
+"""The store's note on what is not checked, as of its verdicts."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class SyncResult:
     """What one sync did.
 
@@ -45,6 +51,8 @@ class SyncResult:
         The HTML page that was written; None where nothing changed, or no page is kept.
     written : tuple of Written
         What was written to W&B, or would be in a dry run.
+    unseen : tuple of str
+        What is not checked in the runs of the store, one line a profile.
     """
 
     sources: tuple[SourceResult, ...]
@@ -55,6 +63,37 @@ class SyncResult:
     alerts: tuple[Mapping[str, object], ...] = ()
     page: Path | None = None
     written: tuple[Written, ...] = ()
+    unseen: tuple[str, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """Return in one line what was read, and how many runs have which verdict."""
+        seen = sum(source.runs_seen for source in self.sources)
+        new = sum(source.runs_new for source in self.sources)
+        counts = ", ".join(f"{self.counts[name]:,} {name}" for name in VERDICTS if self.counts.get(name))
+        return f"{count(seen, 'run')} read, {new:,} new: {counts or 'no run in the store'}"
+
+    @property
+    def flagged(self) -> tuple[JudgedRun, ...]:
+        """Return the changed runs that are broken or suspect."""
+        return tuple(run for run in self.changed if run.verdict in ("broken", "suspect"))
+
+    def _sheet(self) -> Sheet:
+        flagged = (
+            Line(run.verdict, f"{run.name or run.run}: {'; '.join(run.reasons)}") for run in self.flagged
+        )
+        problems = (Line("problem", f"{problem.where}: {problem.what}") for problem in self.problems)
+        unseen = (Line("unseen", text) for text in self.unseen)
+        page = [Line("page", str(self.page))] if self.page else []
+        return Sheet(self.summary, (*flagged, *problems, *unseen, *page))
+
+    def __str__(self) -> str:
+        return self._sheet().text()
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return self._sheet().html()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +202,7 @@ def run_sync(job: Job) -> SyncResult:
             alerts=alerts,
             page=page,
             written=published.written,
+            unseen=_unseen(store),
         )
 
 
@@ -193,16 +233,23 @@ def profiles_of(loaded: Loaded) -> Profiles:
 def judge_store(store: Store, loaded: Loaded, *, now: datetime) -> tuple[str, ...]:
     """Fit and judge every stored run anew; return the keys of the runs that differ from before."""
     from step0_wandb.moves import with_what_changed
+    from step0_wandb.publish.blind import coverage
     from step0_wandb.verdicts import judged_runs, setup_ranges, weigh
 
     settings = loaded.settings.ranges
     result = weigh(store.frame(), alpha=settings.alpha, broken_ratio=settings.broken_ratio)
-    setups = with_what_changed(setup_ranges(result), result, store)
+    judged, setups = judged_runs(result), with_what_changed(setup_ranges(result), result, store)
     with store.transaction():
-        changed = store.save_judged(judged_runs(result), setups, now=now)
+        changed = store.save_judged(judged, setups, now=now)
+        store.set_meta(UNSEEN, list(coverage(judged)))
         alerting.queue(store, loaded, result, now=now)
         writing.outdate(store)
     return changed
+
+
+def _unseen(store: Store) -> tuple[str, ...]:
+    lines = store.meta(UNSEEN)
+    return tuple(map(str, lines)) if isinstance(lines, list) else ()
 
 
 def _refresh(store: Store, finder: Step0Finder, job: Job) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.errors import UsageError
@@ -14,8 +13,6 @@ from step0_wandb.verdicts import judged_runs, weigh
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from contextlib import AbstractContextManager
-    from pathlib import Path
 
     import pandas as pd
 
@@ -26,23 +23,17 @@ ORIGIN = "step0_origin"
 """The name in a frame's ``attrs`` under which it remembers where its runs came from."""
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Where a frame's runs came from: a store on disk, or one in memory that lives as long as the frame."""
+_AGAIN = "Pass what `judge` returned for a frame of `load_runs`; merge and concat make frames that forget it."
 
-    path: Path | None = None
-    memory: Store | None = None
 
-    def open(self) -> AbstractContextManager[Store]:
-        """Open the store."""
-        if self.memory is not None:
-            return nullcontext(self.memory)
-        if self.path is not None:
-            return Store.open(self.path, mode="read")
-        raise UsageError(
-            "This frame does not remember where its runs came from",
-            "Pass what `judge` returned for a frame of `load_runs`, without building a new DataFrame.",
-        )
+class Origin(dict[str, str]):
+    """Where a frame's runs came from: ``store``, a path, or else ``source``, what was read.
+
+    It is plain JSON to whatever writes frames to files. What was read from a source stays with the frame
+    and its copies as an image of a store, which a pickle keeps and any other file loses.
+    """
+
+    image: bytes = b""
 
     def __deepcopy__(self, _memo: dict[int, Any]) -> Origin:
         # pandas copies attrs deeply at every step; what this holds never changes.
@@ -87,8 +78,8 @@ def load_runs(
     if source is not None and store is not None:
         raise UsageError("load_runs takes a source or a store, not both")
     job = job_of(store=store)
-    origin = Origin(job.loaded.store) if source is None else Origin(memory=_read(str(source), job))
-    with origin.open() as opened:
+    origin = Origin(store=str(job.loaded.store)) if source is None else _read(str(source), job)
+    with _open(origin) as opened:
         frame = opened.frame(config=config, metrics=metrics)
     frame.attrs[ORIGIN] = origin
     return frame
@@ -97,36 +88,75 @@ def load_runs(
 def explain(verdicts: pd.DataFrame, run: str) -> Explanation:
     """Explain one run's verdict: the same answer as ``step0-wandb explain``.
 
+    The run stands beside all runs that were loaded, also those that the frame has lost since, to a
+    ``query`` say. What was changed in the frame, such as a setup or a label, holds.
+
     Parameters
     ----------
     verdicts : DataFrame
-        What `judge` or `load_runs` returned.
+        What `judge` or `load_runs` returned, or what pandas made of it.
     run : str
         The run's key, its bare id, or its name.
 
     Raises
     ------
     UsageError
-        No run, or several, go by that name; or the frame does not come from `load_runs`.
+        No run, or several, go by that name; or the frame does not know any more where it comes from,
+        after a merge for example.
     """
-    key = _key(verdicts, run)
-    judged = judged_runs(weigh(verdicts.drop(columns=["ratio", "p_value", "low", "high"], errors="ignore")))
-    with verdicts.attrs.get(ORIGIN, Origin()).open() as store:
-        this = next(item for item in judged if item.run == key)
-        return explain_judged(this, judged, store, profiles_of(job_of().loaded))
+    frame = verdicts.reset_index() if verdicts.index.name == "run" else verdicts
+    key = _key(frame, run)
+    loaded = job_of().loaded
+    settings = loaded.settings.ranges
+    with _open(frame.attrs.get(ORIGIN)) as store:
+        every = _changed(store.frame(), frame)
+        judged = judged_runs(weigh(every, alpha=settings.alpha, broken_ratio=settings.broken_ratio))
+        this = next((item for item in judged if item.run == key), None)
+        if this is None:
+            raise UsageError(f"{key} is not among the runs that this frame was loaded from", _AGAIN)
+        return explain_judged(this, judged, store, profiles_of(loaded))
 
 
-def _read(source: str, job: Job) -> Store:
-    store = Store.open(NOWHERE, mode="copy")
-    failure = read_into(store, source, job).failure
-    if failure:
-        raise failure
-    return store
+def _read(source: str, job: Job) -> Origin:
+    origin = Origin(source=source)
+    with Store.open(NOWHERE, mode="copy") as store:
+        failure = read_into(store, source, job).failure
+        if failure:
+            raise failure
+        origin.image = store.image()
+    return origin
 
 
-def _key(verdicts: pd.DataFrame, run: str) -> str:
+def _open(origin: object) -> Store:
+    """Open what a frame's runs were loaded from."""
+    if isinstance(origin, Origin) and origin.image:
+        return Store.of_image(origin.image, path=Path(origin["source"]))
+    if not isinstance(origin, dict):
+        raise UsageError("This frame does not remember where its runs came from", _AGAIN)
+    if "store" in origin:
+        return Store.open(Path(origin["store"]), mode="read")
+    source = origin.get("source")
+    raise UsageError(
+        f"The configs of these runs were read from {source}, and the file that held the frame has none",
+        f"Load the runs again: load_runs({source!r}).",
+    )
+
+
+def _changed(every: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
+    """Return all runs, with the values that `frame` has for those that it holds."""
+    here = frame.drop_duplicates("run").set_index("run", drop=False)
+    every = every.set_index("run", drop=False)
+    held = every.index.isin(here.index)
+    for name in every.columns.intersection(here.columns):
+        every[name] = here[name].reindex(every.index).where(held, every[name])
+    return every.infer_objects().reset_index(drop=True)
+
+
+def _key(frame: pd.DataFrame, run: str) -> str:
+    if "run" not in frame:
+        raise UsageError("the frame has no column run", _AGAIN)
     for name in ("run", "run_id", "name"):
-        hits = verdicts.loc[verdicts[name] == run, "run"].tolist() if name in verdicts else []
+        hits = frame.loc[frame[name] == run, "run"].unique().tolist() if name in frame else []
         if len(hits) == 1:
             return str(hits[0])
         if hits:

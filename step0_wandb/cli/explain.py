@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from step0_wandb.explanation import Explanation
     from step0_wandb.records import Json
 
-SHOWN = 15
-
 
 @without("dry_run", "fail_on", "log_format")
 def explain(
@@ -54,37 +52,17 @@ def _document(found: Explanation) -> dict[str, Json]:
 
 def _print(found: Explanation, out: Console, *, everything: bool) -> None:
     output.print_run(found.run, out)
-    for cause in found.causes:
-        output.print_item("likely", cause.text, out)
-        output.print_item("do", cause.advice, out)
-    if place := found.run.range:
-        said = f"{output.span(place.low, place.high)} of {place.n} runs ({place.basis})"
-        output.print_item("range", said, out)
-    for known in found.published:
-        output.print_item("known", known, out)
+    for line in found.lines():
+        output.print_item(line.about, line.text, out)
     _print_differences(found, out, everything=everything)
-    for spot in found.blind:
-        output.print_item("unseen", spot, out)
 
 
 def _print_differences(found: Explanation, out: Console, *, everything: bool) -> None:
-    from step0_wandb.explanation import one_line
+    from step0_wandb.explanation import SHOWN, one_line
 
-    if not found.peers:
-        output.print_item("config", "no healthy run of this or a near setup to compare it with", out)
-        return
-    if found.nearest:
-        output.print_item(
-            "compare", f"with {found.nearest.url or found.nearest.run}, the nearest healthy run", out
-        )
-    if not found.differs:
-        output.print_item("config", f"no key differs from all of {found.peers} healthy runs", out)
-        return
-    if len(found.differs) > 1 and not found.causes:
-        output.print_item(
-            "config", f"{len(found.differs)} keys differ: no single one is the cause for sure", out
-        )
     shown = found.differs if everything else found.differs[:SHOWN]
+    if not shown:
+        return
     table = output.table_of("config key", "this run", f"{found.peers} healthy runs")
     for item in shown:
         table.add_row(item.key, shorten(one_line(item.value)), shorten(one_line(item.healthy)))

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from step0_wandb.text import number
+from step0_wandb.text import count, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +19,11 @@ UNEXPLAINED = {
     "no-step0": "no step 0 was found",
 }
 WITHOUT_STEP0 = ("pending", "no-step0")
+NO_GAP = "no gap was logged"
+NO_HOLE = ("step 0 is not logged yet", "no other healthy run of this setup", "gap is exactly 0")
+"""How reasons begin that go away with time, or that are alarms: no holes in what is checked."""
+MOST_REASONS = 2
+"""Reasons that the one line about a profile gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,43 @@ def blind_spots(runs: Sequence[JudgedRun]) -> tuple[Blind, ...]:
     return tuple(
         Blind(what, profile, why, amount, profiles[profile]) for (what, profile, why), amount in ordered
     )
+
+
+def coverage(runs: Sequence[JudgedRun]) -> tuple[str, ...]:
+    """Return one line a profile about what is not checked in its runs: their silence is no health.
+
+    The gap comes first, and what would make it known. A profile that leaves nothing out has no line.
+    """
+    by_profile: dict[str, list[Blind]] = {}
+    for spot in blind_spots(runs):
+        if not spot.why.startswith(NO_HOLE):
+            by_profile.setdefault(spot.profile, []).append(spot)
+    return tuple(_line(spots) for _, spots in sorted(by_profile.items()))
+
+
+def _line(spots: Sequence[Blind]) -> str:
+    """Say of one profile how many of its runs leave what out, and why."""
+    amounts: Counter[str] = Counter()
+    what: dict[str, str] = {}
+    for spot in spots:
+        amounts[spot.why] += spot.runs
+        what.setdefault(spot.why, spot.what)
+    whys = sorted(amounts, key=lambda why: (not why.startswith(NO_GAP), -amounts[why], why))
+    of = count(spots[0].of, f"{spots[0].profile} run".strip())
+    first, *others = whys[:MOST_REASONS]
+    said = [f"{amounts[first]:,} of {of} {_says(what[first], first)}"]
+    said += [f"{amounts[why]:,} {_says(what[why], why)}" for why in others]
+    if len(whys) > MOST_REASONS:
+        said.append(count(len(whys) - MOST_REASONS, "more reason"))
+    return "; ".join(said)
+
+
+def _says(what: str, why: str) -> str:
+    if why.startswith(NO_GAP):
+        return f"log no gap{why.removeprefix(NO_GAP)}"
+    if what in UNEXPLAINED:
+        return f"are {what}: {why}"
+    return f"tell nothing by {what}: {why}"
 
 
 def _of_run(run: JudgedRun) -> dict[str, list[str]]:

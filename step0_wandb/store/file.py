@@ -136,6 +136,19 @@ def open_copy(path: Path) -> File:
             return _copy_of(file)
 
 
+def image_of(file: File) -> bytes:
+    """Return a whole open store as bytes, for `open_image`."""
+    with explained(file.path):
+        return _raw(file.connection).serialize()
+
+
+def open_image(path: Path, image: bytes) -> File:
+    """Open in memory what `image_of` returned; `path` is what errors call it."""
+    with explained(path), closing(sqlite3.connect(":memory:")) as source:
+        source.deserialize(image)
+        return _in_memory(path, source)
+
+
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
     """Turn an error of SQLite into a `StoreError` that says what to do."""

@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 from step0_wandb.store import notes, outbox, people, queries, readings, tags, verdicts, versions
 from step0_wandb.store.columns import Wanted
 from step0_wandb.store.database import Database
-from step0_wandb.store.file import open_copy, open_to_read, open_to_write
+from step0_wandb.store.file import image_of, open_copy, open_image, open_to_read, open_to_write
 from step0_wandb.store.schema import runs, sources
 from step0_wandb.store.schema import verdicts as verdict_rows
 
@@ -72,6 +72,21 @@ class Store:
         """
         opener = {"write": open_to_write, "read": open_to_read, "copy": open_copy}[mode]
         return cls(Database.of(opener(Path(path))))
+
+    @classmethod
+    def of_image(cls, image: bytes, *, path: Path) -> Self:
+        """Open in memory what `image` returned; nothing of it is kept.
+
+        Parameters
+        ----------
+        path : Path
+            What errors call it.
+        """
+        return cls(Database.of(open_image(path, image)))
+
+    def image(self) -> bytes:
+        """Return the whole store as bytes, 1 to 2 KB a run, which need not be closed."""
+        return image_of(self._database.file)
 
     @property
     def path(self) -> Path:
@@ -178,6 +193,10 @@ class Store:
     def configs(self, keys: Iterable[str]) -> Iterator[Mapping[str, Json]]:
         """Yield the config of each run that is known, in the order of the keys."""
         return queries.configs(self._database, keys)
+
+    def files(self, key: str) -> tuple[str, ...]:
+        """Return the paths of the ``.wandb`` files that a run was read from, sorted; empty off disk."""
+        return queries.files(self._database, key)
 
     def facts(self, key: str) -> RunFacts | None:
         """Return what profiles and settings made of one run; None for an unknown key."""

@@ -13,7 +13,7 @@ LAYERS = [
     ["errors"],
     ["records"],
     ["text", "secrets", "documents", "literal"],
-    ["options"],
+    ["options", "sheet"],
     ["settings"],
     ["profiles"],
     ["step0"],

@@ -1,0 +1,84 @@
+"""What is not checked is told, one line a profile: silence must not look like health."""
+
+from step0_wandb.publish.blind import coverage
+from step0_wandb.records import CheckResult
+from tests.support.judged import judged
+
+SWITCH = "no gap was logged: verl logs the gap with actor_rollout_ref.rollout.calculate_log_probs=True"
+LONELY = "no other healthy run of this setup to judge it by yet"
+AVERAGED = "verl averages several optimizer steps into one row, so it need not be 0"
+
+
+def check(name, outcome="pass", message="", value=None):
+    return CheckResult(name, outcome, value, None, message)
+
+
+def verl(number, *, gap=True, averaged=True):
+    exact = ("skipped", AVERAGED) if averaged else ("pass", "")
+    return judged(
+        number,
+        profile="verl",
+        setup="verl · Qwen2.5-7B",
+        verdict="healthy" if gap else "unchecked",
+        gap=0.004 if gap else None,
+        reasons=() if gap else (SWITCH,),
+        checks=(
+            check("ppo_kl", *exact),
+            check("clip_frac", *exact),
+            check("gap") if gap else check("gap", "skipped", "no gap was logged"),
+            check("gap-zero", "skipped"),
+        ),
+    )
+
+
+def test_runs_in_which_all_is_checked_have_no_line():
+    assert coverage([judged(1, checks=(check("gap"),)), judged(2)]) == ()
+
+
+def test_the_missing_gap_comes_first_with_the_switch_that_logs_it():
+    runs = [verl(number, gap=number < 9, averaged=False) for number in range(40)]
+    assert coverage(runs) == (f"31 of 40 verl runs log no gap{SWITCH.removeprefix('no gap was logged')}",)
+
+
+def test_a_profile_has_one_line_with_its_reasons():
+    (line,) = coverage([verl(1), verl(2), verl(3, gap=False)])
+    assert line.startswith("1 of 3 verl runs log no gap: ")
+    assert line.endswith(f"; 3 tell nothing by ppo_kl, clip_frac: {AVERAGED}")
+
+
+def test_each_profile_has_its_own_line():
+    slime = judged(5, profile="slime", checks=(check("ppo_kl", "vacuous", "it is 0 whatever happens"),))
+    lines = coverage([verl(1), slime])
+    assert [line.split(":")[0] for line in lines] == [
+        "1 of 1 slime run tell nothing by ppo_kl",
+        "1 of 1 verl run tell nothing by ppo_kl, clip_frac",
+    ]
+
+
+def test_what_time_will_mend_is_no_hole():
+    waiting = judged(
+        1, verdict="pending", profile=None, setup=None, gap=None, reasons=("step 0 is not logged yet",)
+    )
+    alone = judged(
+        2,
+        verdict="no-range",
+        checks=(check("gap", "skipped", f"gap 0.0152: {LONELY}", 0.0152),),
+    )
+    assert coverage([waiting, alone]) == ()
+
+
+def test_runs_that_no_profile_reads_are_told_too():
+    strange = judged(1, verdict="no-step0", profile=None, setup=None, reasons=("no metric of a framework",))
+    assert coverage([strange, judged(2, profile=None, setup=None)]) == (
+        "1 of 2 runs are no-step0: no metric of a framework",
+    )
+
+
+def test_with_many_reasons_the_line_gives_two_and_counts_the_rest():
+    runs = [
+        judged(number, profile="trl", checks=(check("ppo_kl", "skipped", f"reason {number}"),))
+        for number in range(4)
+    ]
+    (line,) = coverage(runs)
+    assert line.count("reason") == 3
+    assert line.endswith("; 2 more reasons")
