@@ -97,8 +97,8 @@ class Explanation:
     @property
     def findings(self) -> tuple[str, ...]:
         """Return causes, few packages, then differences, in one line each; the first two go into an alert."""
-        few = self.packages is not None and 0 < len(self.packages) <= FEW_PACKAGES
-        installed = [f"installed since the nearest healthy run: {', '.join(self.packages or ())}"] if few else []
+        some = self.packages or ()
+        installed = (f"installed: {', '.join(some)}",) if 0 < len(some) <= FEW_PACKAGES else ()
         differ = (
             f"{item.key} is {one_line(item.value)}, {one_line(item.healthy)} in the healthy runs"
             for item in self.differs

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from step0_wandb import alerting, writing
 from step0_wandb.errors import UsageError
+from step0_wandb.installed import Installed, compared
 from step0_wandb.profiles import load_profiles
 from step0_wandb.pull import Outside, pull
 from step0_wandb.records import VERDICTS
@@ -238,7 +240,9 @@ def judge_store(store: Store, loaded: Loaded, *, now: datetime) -> tuple[str, ..
 
     settings = loaded.settings.ranges
     result = weigh(store.frame(), alpha=settings.alpha, broken_ratio=settings.broken_ratio)
-    judged, setups = judged_runs(result), with_what_changed(setup_ranges(result), result, store)
+    judged = judged_runs(result)
+    packages = partial(compared, Installed(store, Step0Finder(profiles_of(loaded))))
+    setups = with_what_changed(setup_ranges(result), result, store, packages=packages)
     with store.transaction():
         changed = store.save_judged(judged, setups, now=now)
         store.set_meta(UNSEEN, list(coverage(judged)))

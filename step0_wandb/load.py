@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from step0_wandb.errors import UsageError
 from step0_wandb.explanation import explain_judged
+from step0_wandb.installed import Installed
 from step0_wandb.job import job_of, profiles_of, read_into
+from step0_wandb.step0 import Step0Finder
 from step0_wandb.store import NOWHERE, Store
 from step0_wandb.verdicts import judged_runs, weigh
 
@@ -106,15 +108,16 @@ def explain(verdicts: pd.DataFrame, run: str) -> Explanation:
     """
     frame = verdicts.reset_index() if verdicts.index.name == "run" else verdicts
     key = _key(frame, run)
-    loaded = job_of().loaded
-    settings = loaded.settings.ranges
+    job = job_of()
+    profiles, settings = profiles_of(job.loaded), job.loaded.settings.ranges
     with _open(frame.attrs.get(ORIGIN)) as store:
         every = _changed(store.frame(), frame)
         judged = judged_runs(weigh(every, alpha=settings.alpha, broken_ratio=settings.broken_ratio))
         this = next((item for item in judged if item.run == key), None)
         if this is None:
             raise UsageError(f"{key} is not among the runs that this frame was loaded from", _AGAIN)
-        return explain_judged(this, judged, store, profiles_of(loaded))
+        found = explain_judged(this, judged, store, profiles)
+        return Installed(store, Step0Finder(profiles), job.outside()).explained(found)
 
 
 def _read(source: str, job: Job) -> Origin:

@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from step0_wandb.explanation import differences, one_line
+from step0_wandb.text import count
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import TypeAlias
 
     from step0_wandb.explanation import Difference, Library
@@ -16,33 +17,49 @@ if TYPE_CHECKING:
     from step0_wandb.verdicts import Judgement
 
     Config: TypeAlias = Mapping[str, Json]
+    Compared: TypeAlias = Callable[[Sequence[str], Sequence[str]], Sequence[str]]
 
 AT_MOST = 20
 """Runs on either side that are compared: those nearest to the move."""
 NAMED = 2
-"""Config keys that a sentence names."""
+"""Config keys or packages that a sentence names."""
 
 
-def with_what_changed(setups: Sequence[SetupRange], result: Judgement, library: Library) -> list[SetupRange]:
-    """Return the setups, with what changed in the config told of those that moved."""
-    return [_told(setup, result, library) if setup.moved else setup for setup in setups]
+def with_what_changed(
+    setups: Sequence[SetupRange], result: Judgement, library: Library, *, packages: Compared
+) -> list[SetupRange]:
+    """Return the setups, with what changed in the config told of those that moved.
+
+    Parameters
+    ----------
+    packages : callable
+        Returns the installed packages that changed from some runs to others, given by their keys; asked
+        where the config names nothing.
+    """
+    return [_told(setup, result, library, packages) if setup.moved else setup for setup in setups]
 
 
-def _told(setup: SetupRange, result: Judgement, library: Library) -> SetupRange:
+def _told(setup: SetupRange, result: Judgement, library: Library, packages: Compared) -> SetupRange:
     runs = result.runs
     own = runs[runs["setup"] == setup.setup].sort_values(["created_at", "run"])
     is_after = own["created_at"] >= setup.moved_since
     before = own.loc[~is_after, "run"].tolist()[-AT_MOST:]
     after = own.loc[is_after, "run"].tolist()[:AT_MOST]
     changed = _changed(list(library.configs(after)), list(library.configs(before)))
-    if not changed:
+    if changed:
+        said = [
+            f"{item.key} went from {one_line(item.healthy)} to {one_line(item.value)}" for item in changed
+        ]
+        return _noted(setup, said, "key")
+    return _noted(setup, packages(before, after), "package")
+
+
+def _noted(setup: SetupRange, said: Sequence[str], noun: str) -> SetupRange:
+    if not said:
         return setup
-    said = " and ".join(
-        f"{item.key} went from {one_line(item.healthy)} to {one_line(item.value)}" for item in changed[:NAMED]
-    )
-    more = len(changed) - NAMED
-    rest = f", and {more} more keys changed" if more > 0 else ""
-    return replace(setup, note=f"{setup.note}; since then {said}{rest}")
+    more = len(said) - NAMED
+    rest = f", and {count(more, f'more {noun}')} changed" if more > 0 else ""
+    return replace(setup, note=f"{setup.note}; since then {' and '.join(said[:NAMED])}{rest}")
 
 
 def _changed(after: Sequence[Config], before: Sequence[Config]) -> list[Difference]:

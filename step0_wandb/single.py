@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from step0_wandb.errors import NoStep0Error, Step0Error, UsageError
 from step0_wandb.explanation import explain_judged
+from step0_wandb.installed import Installed
 from step0_wandb.job import profiles_of, read_into
 from step0_wandb.sources.address import RemoteAddress
 from step0_wandb.step0 import Step0Finder
@@ -188,19 +189,23 @@ def _beside(row: pd.DataFrame, stored: pd.DataFrame | None) -> pd.DataFrame:
     return both
 
 
-def explain_run(text: str, loaded: Loaded) -> Explanation:
+def explain_run(text: str, job: Job) -> Explanation:
     """Explain the stored run that `text` names: a key, a bare id, or a display name.
+
+    Of a flagged run the installed packages are compared too; those of runs on a server are asked of it.
 
     Raises
     ------
     UsageError
         The store has no such run, or several.
     """
-    with Store.open(loaded.store, mode="read") as store:
+    profiles = profiles_of(job.loaded)
+    with Store.open(job.loaded.store, mode="read") as store:
         key = find_run(store, text)
         judged = store.judged()
         run = next(run for run in judged if run.run == key)
-        return explain_judged(run, judged, store, profiles_of(loaded))
+        found = explain_judged(run, judged, store, profiles)
+        return Installed(store, Step0Finder(profiles), job.outside()).explained(found)
 
 
 def find_run(store: Store, text: str) -> str:

@@ -31,7 +31,7 @@ def explain(
     """
     from step0_wandb.single import explain_run
 
-    found = explain_run(run, session.loaded)
+    found = explain_run(run, session.job())
     if session.as_json:
         output.print_json(_document(found))
     else:
@@ -46,6 +46,8 @@ def _document(found: Explanation) -> dict[str, Json]:
         differs=[{"key": item.key, "value": item.value, "healthy": item.healthy} for item in found.differs],
         nearest=found.nearest.run if found.nearest else None,
         published=found.published,
+        packages=found.packages,
+        packages_unknown=found.packages_unknown or None,
         blind=found.blind,
     )
 

@@ -114,7 +114,7 @@ class RunFile:
         self.ended_as: str | None = "ended" if mark and mark.ended else None
         self.decided = self.at_end = self.failed = self.begun = False
         self.turns = self.bytes_read = 0
-        self._number = crc32(found.path.encode()) >> 9
+        self._number = _number_of(found.path)
         self._damage: list[Damage] = []
         self._problems: list[Problem] = []
 
@@ -256,7 +256,7 @@ class RunFile:
 
     def wrote(self, row: HistoryRow) -> bool:
         """Return whether a row of an earlier reading comes from this file."""
-        return row.order >> _PLACE_BITS == self._number
+        return was_written_to(self.path, row)
 
     def mark_of(self, run: str, *, over: bool, settled: bool) -> FileMark | None:
         """Return how far the file is read; where it could not be opened, how far it was before.
@@ -351,6 +351,15 @@ _CONFIG_OF = {
     messages.CONFIG: messages.config,
     messages.ENVIRONMENT: messages.environment,
 }
+
+
+def was_written_to(path: str, row: HistoryRow) -> bool:
+    """Return whether a row was read from the file of this path, without links."""
+    return row.order >> _PLACE_BITS == _number_of(path)
+
+
+def _number_of(path: str) -> int:
+    return crc32(path.encode()) >> 9
 
 
 def _first_info(head: bytes) -> RunInfo | None:

@@ -6,21 +6,17 @@ written here is a new, empty report: asked in a way that cannot make two of them
 
 from __future__ import annotations
 
-import base64
 import json
 from dataclasses import dataclass
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urljoin, urlsplit
 
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
-
-from step0_wandb import __version__
 from step0_wandb.errors import CredentialsError, SourceError, Step0Error
 from step0_wandb.publish.process import ARTIFACT, FILE
-from step0_wandb.sources.faults import NOT_FOUND, REDIRECT, RequestFailed, fault_of_status
+from step0_wandb.sources.download import Download
+from step0_wandb.sources.faults import NOT_FOUND, RequestFailed
 from step0_wandb.sources.graphql import Asking
-from step0_wandb.sources.http import HttpTransport, Limits
+from step0_wandb.sources.http import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,7 +29,6 @@ LIMITS = Limits(deadline_s=60.0, body_bytes=32 << 20)
 _TRIES = 3
 _PAGE = 100
 _FEW = Asking(attempts=3)
-_MOVED = range(300, 400)
 
 _STATE = """
 query Step0State($entity: String!, $project: String!, $collection: String!, $files: [String!]) {
@@ -203,38 +198,7 @@ class Shelf:
         return project
 
     def _download(self, url: str) -> bytes:
-        retrying = Retrying(
-            retry=retry_if_exception(lambda error: isinstance(error, RequestFailed) and error.fault.retried),
-            stop=stop_after_attempt(_TRIES),
-            wait=wait_exponential(multiplier=0.5, max=8),
-            reraise=True,
-        )
         try:
-            return retrying(self._body, urljoin(f"{self.account.server.base_url}/", url))
+            return Download(self.account, self.environ, LIMITS).read(url)
         except RequestFailed as failure:
             raise SourceError(f"the state of {self.address} cannot be read: {failure}") from None
-
-    def _body(self, url: str) -> bytes:
-        """Return what lies at a signed address, or behind the redirects that lead to it."""
-        for _ in range(_TRIES):
-            transport = HttpTransport(url, self._headers(url), environ=self.environ, limits=LIMITS)
-            try:
-                reply = transport.get()
-            finally:
-                transport.close()
-            if reply.status in _MOVED and reply.headers.get("location"):
-                url = urljoin(url, reply.headers["location"])
-                continue
-            if fault := fault_of_status(reply.status):
-                raise RequestFailed(fault, f"HTTP {reply.status}")
-            return reply.body
-        raise RequestFailed(REDIRECT, "and on")
-
-    def _headers(self, url: str) -> dict[str, str]:
-        """Return the headers for a download; the key goes to the W&B server alone."""
-        headers = {"User-Agent": f"step0-wandb/{__version__}"}
-        base, there = urlsplit(self.account.server.base_url), urlsplit(url)
-        if (base.scheme, base.netloc) == (there.scheme, there.netloc):
-            basic = base64.b64encode(f"api:{self.account.key}".encode()).decode()
-            headers["Authorization"] = f"Basic {basic}"
-        return headers

@@ -133,6 +133,13 @@ def configs(database: Database, wanted: Iterable[str]) -> Iterator[Mapping[str, 
             yield found.config
 
 
+def files(database: Database, key: str) -> tuple[str, ...]:
+    """Return the paths of the files that a run was read from, sorted."""
+    of_run = select(marks.c.path).join(runs, runs.c.id == marks.c.run).where(runs.c.run == key)
+    with database.transaction() as connection:
+        return tuple(sorted(set(connection.execute(of_run).scalars())))
+
+
 def facts(database: Database, key: str) -> RunFacts | None:
     """Return what profiles and settings made of one run."""
     with database.transaction() as connection:
