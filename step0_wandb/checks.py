@@ -56,6 +56,7 @@ class Why(IntEnum):
     NEGATIVE = 14
     ZERO = 15
     NO_RANGE = 16
+    NOT_ASKED = 17
 
 
 @dataclass(frozen=True, slots=True)

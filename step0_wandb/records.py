@@ -29,6 +29,8 @@ VERDICTS: tuple[VerdictName, ...] = (
 """In the order in which people want to see them."""
 
 CHECKS = ("ppo_kl", "clip_frac", "gap", "gap-zero")
+LATER_CHECKS = ("every-rollout", "first-update")
+"""What is asked of the rows after step 0, where somebody wants to know."""
 ALIVE = frozenset({"running", "pending", "preempting"})
 """The states in which a run may still log its step 0."""
 

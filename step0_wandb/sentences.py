@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.checks import Why
+from step0_wandb.published import published_for
 from step0_wandb.text import number
 
 if TYPE_CHECKING:
@@ -29,9 +30,17 @@ def reasons(verdict: VerdictName, said: Sequence[str], facts: Mapping[str, Any])
         found.append(f"kept out of the ranges: {note}")
     if not said and verdict == "no-range":
         found.append(_no_range("gap", facts) if _is_number(facts, "gap") else _missing(facts))
+        found += _published(facts)
     if not said and verdict == "unchecked":
         found.append(_missing(facts))
     return tuple(dict.fromkeys(text for text in found if text))
+
+
+def _published(facts: Mapping[str, Any]) -> list[str]:
+    """Return what others published of the setup: information where nothing else is known, no verdict."""
+    if not _is_number(facts, "gap"):
+        return []
+    return [known.beside(facts["gap"]) for known in published_for(_text(facts, "setup"))]
 
 
 def setup_note(row: Mapping[str, Any]) -> str:
@@ -176,6 +185,7 @@ _OUTCOMES: dict[Why, Callable[[str, Mapping[str, Any]], str]] = {
     Why.NEGATIVE: _negative,
     Why.ZERO: _zero,
     Why.NO_RANGE: _no_range,
+    Why.NOT_ASKED: _nothing,
 }
 
 

@@ -13,7 +13,7 @@ from step0_wandb import checks, sentences
 from step0_wandb.checks import FAIL, PASS, SKIPPED, VACUOUS, WARN, Level, Outcomes, Why
 from step0_wandb.errors import UsageError
 from step0_wandb.ranges import fit_ranges, judged_by
-from step0_wandb.records import CHECKS, CheckResult, JudgedRun, SetupRange
+from step0_wandb.records import CHECKS, LATER_CHECKS, CheckResult, JudgedRun, SetupRange
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +49,7 @@ class Judgement:
     by : DataFrame, one row a run
         The range that each run was judged by, see `ranges.judged_by`.
     outcomes : mapping of str to Outcomes
-        By check, in the order of `records.CHECKS`.
+        By check, in the order of `records.CHECKS`, then `records.LATER_CHECKS` where they were asked for.
     verdict : ndarray of str, shape (n_runs,)
         With labels respected.
     """
@@ -95,6 +95,7 @@ class Judgement:
                 sentences.outcome(check, Why(result.why[at]), facts),
             )
             for check, result in self.outcomes.items()
+            if result.why[at] != Why.NOT_ASKED
         )
 
     def judged(self, at: int) -> JudgedRun:
@@ -229,6 +230,7 @@ def weigh(
         "gap-zero": _gap_zero(runs),
     }
     assert tuple(outcomes) == CHECKS  # noqa: S101 - the outputs rely on the order
+    outcomes |= {check: _answered(runs, check) for check in LATER_CHECKS if f"{check}_outcome" in runs}
     return Judgement(runs, by, ranges, outcomes, _verdicts(runs, by, outcomes), alpha)
 
 
@@ -343,6 +345,18 @@ def _gap_zero(runs: pd.DataFrame) -> Outcomes:
     result.set(ranged, PASS, Why.NOTHING)
     result.set(ranged & (gap == 0), WARN, Why.ZERO, level=Level.SUSPECT)
     result.set(checks.non_finite(runs, "gap"), SKIPPED, Why.NOTHING)
+    return result
+
+
+def _answered(runs: pd.DataFrame, check: str) -> Outcomes:
+    """Return the outcomes of a check whose answers came with the runs, see `rollouts.Later.columns`."""
+    said = checks.texts(runs, f"{check}_outcome")
+    result = Outcomes.blank(len(runs))
+    result.set(said == "", SKIPPED, Why.NOT_ASKED)
+    for outcome, name in enumerate(checks.OUTCOMES):
+        result.set(said == name, outcome, Why.BY_RULE)
+    result.level[:] = np.nan_to_num(checks.numbers(runs, f"{check}_level"))
+    result.limit[:] = checks.numbers(runs, f"{check}_limit")
     return result
 
 

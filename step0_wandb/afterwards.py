@@ -1,0 +1,137 @@
+"""What runs log after their step 0: read where they are, judged, and, of a sync, kept in the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from step0_wandb.errors import SourceError, Step0Error
+from step0_wandb.records import ALIVE, Problem
+from step0_wandb.rollouts import judge_later
+from step0_wandb.sources.address import RemoteAddress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+    import pandas as pd
+
+    from step0_wandb.pull import Outside
+    from step0_wandb.records import FileMark, Json, RunRecord
+    from step0_wandb.rollouts import Later, RolloutFinder
+    from step0_wandb.store import Store
+
+NOTE = "afterwards"
+"""The store's note of the answers: by run key the columns of each, and whether more is to come."""
+
+
+def with_server_rows(record: RunRecord, finder: RolloutFinder, outside: Outside) -> RunRecord:
+    """Return a run on a server with every row that carries a metric.
+
+    Raises
+    ------
+    SourceError, CredentialsError
+        The server cannot be asked.
+    UsageError
+        The run does not exist any more.
+    """
+    from step0_wandb.sources.rollouts import RolloutRows
+
+    name = finder.find(record).profile
+    if name is None:
+        return record
+    address = RemoteAddress(record.entity, record.project, record.run_id)
+    rows = RolloutRows(outside.client(), address, finder.profiles.by_name[name]).read()
+    return replace(record, rows=(*record.rows, *rows))
+
+
+def follow(store: Store, finder: RolloutFinder, outside: Outside, *, since: datetime) -> tuple[Problem, ...]:
+    """Look at what the runs have logged meanwhile, and keep the answers in the store.
+
+    Looked at are the runs that still run, those that ran at the last look, and those created after
+    `since` that were never looked at. What cannot be read is told, and looked at again next time.
+    """
+    kept: dict[str, Any] = dict(cast("Mapping[str, Any]", store.meta(NOTE) or {}))
+    before = dict(kept)
+    problems = []
+    paths = _paths(store)
+    for key in _due(store.frame(), kept, since):
+        record = store.record(key)
+        if record is None:
+            continue
+        try:
+            later = judge_later(finder, _read(record, paths.get(key), finder, outside))
+        except Step0Error as error:
+            problems.append(Problem(key, f"what it logged after step 0 cannot be read: {error.message}"))
+            continue
+        kept[key] = {"open": record.state in ALIVE, "answers": _columns(later)}
+    if kept != before:
+        with store.transaction():
+            store.set_meta(NOTE, kept)
+            if _answers(kept) != _answers(before):
+                store.mark_stale()
+    return tuple(problems)
+
+
+def joined(store: Store, runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs with the answers that the store keeps, as columns."""
+    import pandas as pd
+
+    answers = _answers(cast("Mapping[str, Any]", store.meta(NOTE) or {}))
+    if not answers:
+        return runs
+    columns = pd.DataFrame([answers.get(key, {}) for key in runs["run"]], index=runs.index)
+    return runs.join(columns)
+
+
+def _due(runs: pd.DataFrame, kept: Mapping[str, Any], since: datetime) -> list[str]:
+    """Return the keys of the runs to look at."""
+    runs = runs[runs["step0"] == "found"]
+    is_open = runs["run"].map(lambda key: kept[key]["open"] if key in kept else None)
+    fresh = is_open.isna() & (runs["created_at"] >= since)
+    due = runs["state"].isin(ALIVE) | fresh | (is_open == True)  # noqa: E712 - None is neither
+    return [str(key) for key in runs.loc[due, "run"]]
+
+
+def _read(record: RunRecord, path: str | None, finder: RolloutFinder, outside: Outside) -> RunRecord:
+    """Return a stored run as its source has it now, with the rows of its rollouts."""
+    if record.url is not None:
+        return with_server_rows(record, finder, outside)
+    from step0_wandb.sources.offline import OfflineSource
+
+    if path is None:
+        raise SourceError("its directory is not known")
+    source = OfflineSource(Path(path), finder, clock=outside.clock)
+    found = [reading.record for reading in source.read(_Nothing()) if reading.record.key == record.key]
+    if not found:
+        raise SourceError(f"{path} does not hold it any more")
+    return found[0]
+
+
+def _paths(store: Store) -> dict[str, str]:
+    """Return one file of each run that was read from disk, by key."""
+    names = [state.source for state in store.sources() if state.source.startswith("file:")]
+    marks = (mark for name in names for mark in store.known(name).marks.values())
+    return {mark.run: mark.path for mark in marks if mark.run}
+
+
+def _columns(later: Iterable[Later]) -> dict[str, Json]:
+    """Return the answers that say something, as columns; NaN, which equals nothing, stands in the sentence."""
+    said = [answer for answer in later if answer.outcome != "skipped"]
+    columns = {name: value for answer in said for name, value in answer.columns().items()}
+    return {name: None if value != value else value for name, value in columns.items()}  # noqa: PLR0124
+
+
+def _answers(kept: Mapping[str, Any]) -> dict[str, Mapping[str, Json]]:
+    return {key: note["answers"] for key, note in kept.items() if note["answers"]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Nothing:
+    """A store that knows nothing, so that everything is read."""
+
+    marks: Mapping[str, FileMark] = field(default_factory=dict)
+
+    def record(self, _key: str) -> RunRecord | None:
+        return None

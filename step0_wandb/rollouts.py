@@ -1,0 +1,305 @@
+"""The first optimizer step of every rollout: where a run lost what it had at step 0.
+
+A rollout is generated with the weights of that moment, so at its first optimizer step the policy has not
+moved again: what must be 0 at step 0 must be 0 there too, as Miles asserts. An engine that did not get
+the new weights does not show there, for the trainer computes old and new log-probs by itself; it shows in
+the gap of the first row after the first update.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from step0_wandb.checks import Level
+from step0_wandb.records import LATER_CHECKS, HistoryRow
+from step0_wandb.step0 import Step0Finder
+from step0_wandb.text import count, number, ratio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from step0_wandb.profiles import Profile
+    from step0_wandb.records import Json, OutcomeName, Rule, RunFacts, RunRecord
+
+EVERY_ROLLOUT, FIRST_UPDATE = LATER_CHECKS
+JUMP = 3.0
+"""A gap after the first update of so many times step 0's is told. Healthy gaps stayed within 1.5 times
+(TRL issue 5312, Miles PR 3098); with stale weights 20 times was seen."""
+_STALE = "the engine may not have got the new weights"
+_PRUNED_AT = 1024
+"""Rows are thinned out when so many have come together: each time all of them are gone through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The first optimizer step of one rollout.
+
+    Attributes
+    ----------
+    rollout : int
+        Its number; the first counts as the framework counts.
+    step : float
+        The value of the profile's step key.
+    values : mapping of str to float
+        The numbers of its rows; of two writers the first counts.
+    """
+
+    rollout: int
+    step: float
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class RolloutFinder(Step0Finder):
+    """Finds the openings of rollouts beside step 0; sources take it in the place of a `Step0Finder`.
+
+    Attributes
+    ----------
+    until : int or None
+        Reading ends when the openings of so many rollouts are there; None reads to the end.
+    """
+
+    until: int | None = None
+
+    def openings(self, record: RunRecord) -> tuple[Opening, ...]:
+        """Return the openings that a run has logged, in their order; none where they cannot be told."""
+        return self._openings(record.rows, record.config)
+
+    def decided(self, rows: Sequence[HistoryRow], config: Mapping[str, Json]) -> bool:
+        """Return whether `until` openings are there whole, or none will come."""
+        if self.until is None:
+            return False
+        found = self._candidate(rows, config)
+        if found is None or found.is_late or _steps(found.profile, config) is None:
+            return super().decided(rows, config)
+        openings = self._openings(rows, config)
+        if not found.is_first or len(openings) < self.until:
+            return False
+        first, last = openings[0], openings[self.until - 1]
+        names = found.profile.metrics.names & first.values.keys()
+        return names <= last.values.keys() or any(
+            (found.profile.step.of(row.values) or 0.0) > last.step for row in rows
+        )
+
+    def prune(self, rows: Sequence[HistoryRow], config: Mapping[str, Json]) -> tuple[HistoryRow, ...]:
+        """Return the rows of step 0 and of all openings, these without numbers that no check needs."""
+        found = self._candidate(rows, config)
+        if found is None or len(rows) % _PRUNED_AT:
+            return tuple(rows)
+        kept = {row.order: row for row in super().prune(rows, config)}
+        names = {*found.profile.metrics.names, *found.profile.step.keys}
+        for row, _ in _opening_rows(found.profile, rows, config):
+            kept.setdefault(row.order, _slim(row, names))
+        return tuple(kept[order] for order in sorted(kept))
+
+    def _openings(self, rows: Sequence[HistoryRow], config: Mapping[str, Json]) -> tuple[Opening, ...]:
+        found = self._candidate(rows, config)
+        steps = _steps(found.profile, config) if found else None
+        if found is None or steps is None:
+            return ()
+        merged: dict[float, dict[str, float]] = {}
+        for row, step in _opening_rows(found.profile, rows, config):
+            values = merged.setdefault(step, {})
+            for name, value in row.values.items():
+                values.setdefault(name, value)
+        return tuple(Opening(int(step // steps), step, merged[step]) for step in sorted(merged))
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A check of rows after step 0, answered.
+
+    Attributes
+    ----------
+    value, limit : float or None
+        The gravest value, and the largest that passes.
+    says : str
+        A sentence for people.
+    """
+
+    check: str
+    outcome: OutcomeName
+    level: Level
+    says: str
+    value: float | None = None
+    limit: float | None = None
+
+    def columns(self) -> dict[str, float | str | None]:
+        """Return the answer as columns of a frame of runs, which `verdicts.weigh` takes."""
+        return {
+            self.check: self.value,
+            f"{self.check}_limit": self.limit,
+            f"{self.check}_outcome": self.outcome,
+            f"{self.check}_level": int(self.level),
+            f"{self.check}_why": self.says,
+        }
+
+
+def judge_later(finder: RolloutFinder, record: RunRecord) -> tuple[Later, ...]:
+    """Judge what a run has logged after its step 0; nothing where it has none.
+
+    Parameters
+    ----------
+    record : RunRecord
+        With the rows that `finder` keeps.
+    """
+    facts = finder.facts(record)
+    if facts.step0.profile is None or facts.plan is None:
+        return ()
+    openings = finder.openings(record)
+    if not openings:
+        says = "the config does not say how many optimizer steps a rollout has"
+        return tuple(Later(check, "skipped", Level.FINE, says) for check in LATER_CHECKS)
+    profile = finder.profiles.by_name[facts.step0.profile]
+    exact = (
+        _exact("ppo_kl", facts.plan.ppo_kl, _values(openings, profile.metrics.ppo_kl_of)),
+        _exact("clip_frac", facts.plan.clip_frac, _values(openings, profile.metrics.clip_frac_of)),
+    )
+    update = _Update.of(profile, record.config, openings, facts)
+    return max(exact, key=lambda later: (later.level, later.outcome != "skipped")), update.judged()
+
+
+def _values(
+    openings: Sequence[Opening], of: Callable[[Mapping[str, float]], float | None]
+) -> dict[int, float]:
+    """Return a metric at the openings that have it, by rollout."""
+    found = ((opening.rollout, of(opening.values)) for opening in openings)
+    return {rollout: value for rollout, value in found if value is not None}
+
+
+def _exact(check: str, rule: Rule, values: Mapping[int, float]) -> Later:
+    """Judge ``ppo_kl`` or ``clip_frac`` at every opening after step 0."""
+    first, *later = values or (0,)
+    if rule.limit is None or rule.kind not in ("exact", "learned"):
+        return _skipped(EVERY_ROLLOUT, rule.why)
+    if not later:
+        return _skipped(EVERY_ROLLOUT, f"no {check} of a rollout after the first is logged")
+    over = [rollout for rollout in values if not abs(values[rollout]) <= rule.limit]
+    if first in over:
+        return _skipped(EVERY_ROLLOUT, f"{check} fails at step 0 already")
+    if not over:
+        says = f"{check} stays within {number(rule.limit)} at the first step of each rollout, up to rollout {later[-1]}"
+        return Later(EVERY_ROLLOUT, "pass", Level.FINE, says, max(map(abs, values.values())), rule.limit)
+    value = values[over[0]]
+    is_broken = rule.above == "broken" or not abs(value) < rule.broken_from
+    level = Level.BROKEN if is_broken else Level.SUSPECT
+    return Later(EVERY_ROLLOUT, "fail", level, _lost(check, rule.limit, values, over), value, rule.limit)
+
+
+def _lost(check: str, limit: float, values: Mapping[int, float], over: Sequence[int]) -> str:
+    """Say where a property was lost, and whether for good."""
+    before = [rollout for rollout in values if rollout < over[0]]
+    after = [rollout for rollout in values if rollout > over[0]]
+    was = "within the limit" if any(values[rollout] for rollout in before) else "0"
+    text = (
+        f"{check} is {number(values[over[0]])} at the first step of rollout {over[0]}, where it must be 0 "
+        f"(limit {number(limit)}): it was {was} until rollout {before[-1]}"
+    )
+    if after:
+        text += f", and is over the limit in {len(over) - 1 or 'none'} of the {count(len(after), 'rollout')} since"
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Update:
+    """The gap before and after the first update of the weights.
+
+    Attributes
+    ----------
+    before, after : float or None
+        At step 0 and at the opening of the next rollout; None where it is not logged.
+    why_not : str
+        Why the two need not be alike; empty where they must.
+    must_be_zero : bool
+        Whether the run is in true-on-policy mode.
+    synchronous : bool
+        Whether the engine surely has the new weights.
+    """
+
+    before: float | None
+    after: float | None
+    why_not: str
+    must_be_zero: bool
+    synchronous: bool
+
+    @classmethod
+    def of(
+        cls, profile: Profile, config: Mapping[str, Json], openings: Sequence[Opening], facts: RunFacts
+    ) -> _Update:
+        plan, rollouts, scope = facts.plan, profile.rollouts, profile.scope(config)
+        metric = next((gap for gap in profile.metrics.gap if gap.metric == facts.step0.gap_metric), None)
+        values = _values(openings, lambda row: metric.of(row) if metric and metric.metric in row else None)
+        why_not = plan.gap.why if plan and plan.gap.kind in ("vacuous", "skipped") else ""
+        if rollouts and rollouts.stale.holds(scope):
+            why_not = "a rollout may use older weights by design here, so its gap need not stay where it was"
+        return cls(
+            before=values.get(openings[0].rollout),
+            after=values.get(openings[0].rollout + 1),
+            why_not=why_not,
+            must_be_zero=plan is not None and plan.gap.kind == "zero",
+            synchronous=rollouts is not None and rollouts.synchronous.holds(scope),
+        )
+
+    def judged(self) -> Later:
+        """Return whether the engine seems to have got the new weights."""
+        before, after = self.before, self.after
+        if self.why_not:
+            return _skipped(FIRST_UPDATE, self.why_not)
+        if before is None or after is None:
+            return _skipped(FIRST_UPDATE, "no gap after the first update is logged")
+        if not math.isfinite(after):
+            return Later(FIRST_UPDATE, "fail", Level.BROKEN, f"gap is {after} after the first update", after)
+        return self._zero(before, after) if self.must_be_zero else self._jump(before, after)
+
+    def _jump(self, before: float, after: float) -> Later:
+        if not before > 0:
+            return _skipped(FIRST_UPDATE, "the gap of step 0 is no measure for the next one")
+        times, limit = after / before, JUMP * before
+        says = f"gap {number(after)} after the first update is {ratio(times)} times step 0's {number(before)}"
+        if times < JUMP:
+            return Later(FIRST_UPDATE, "pass", Level.FINE, says, after, limit)
+        level = Level.BROKEN if self.synchronous else Level.SUSPECT
+        says += f": {_STALE}" + ("" if self.synchronous else " (unless training is asynchronous here)")
+        return Later(FIRST_UPDATE, "fail", level, says, after, limit)
+
+    def _zero(self, before: float, after: float) -> Later:
+        if before != 0:
+            return _skipped(FIRST_UPDATE, "the gap fails at step 0 already")
+        if after == 0:
+            return Later(FIRST_UPDATE, "pass", Level.FINE, "gap is 0 after the first update too", 0.0, 0.0)
+        says = (
+            f"gap is {number(after)} after the first update, where true-on-policy mode makes it 0: {_STALE}"
+        )
+        return Later(FIRST_UPDATE, "fail", Level.BROKEN, says, after, 0.0)
+
+
+def _skipped(check: str, why: str) -> Later:
+    return Later(check, "skipped", Level.FINE, why)
+
+
+def _steps(profile: Profile, config: Mapping[str, Json]) -> int | None:
+    """Return the optimizer steps of one rollout; None where they are not known."""
+    value = profile.rollouts.steps.value(profile.scope(config)) if profile.rollouts else None
+    return int(value) if isinstance(value, int | float) and math.isfinite(value) and value >= 1 else None
+
+
+def _opening_rows(
+    profile: Profile, rows: Sequence[HistoryRow], config: Mapping[str, Json]
+) -> Iterator[tuple[HistoryRow, float]]:
+    """Yield the rows of openings with their step, in their order."""
+    steps, first = _steps(profile, config), profile.first_step(config)
+    if steps is None:
+        return
+    for row in sorted(rows, key=lambda row: row.order):
+        if not profile.metrics.names.isdisjoint(row.values):
+            step = profile.step.of(row.values)
+            if step is not None and step >= first and (step - first) % steps == 0:
+                yield row, step
+
+
+def _slim(row: HistoryRow, names: set[str]) -> HistoryRow:
+    if names.issuperset(row.values):
+        return row
+    return HistoryRow({name: value for name, value in row.values.items() if name in names}, row.order)
