@@ -237,9 +237,9 @@ def _environment(login: Login, environ: Mapping[str, str], folder: Path) -> dict
         "WANDB_DIR": str(folder),
         "WANDB_SILENT": "true",
         "WANDB_ERROR_REPORTING": "false",
-        "WANDB_X_GRAPHQL_RETRY_MAX": "4",
+        "WANDB_X_GRAPHQL_RETRY_MAX": "3",
         "WANDB_X_GRAPHQL_RETRY_WAIT_MIN_SECONDS": "1",
-        "WANDB_X_GRAPHQL_RETRY_WAIT_MAX_SECONDS": "8",
+        "WANDB_X_GRAPHQL_RETRY_WAIT_MAX_SECONDS": "4",
     }
 
 
