@@ -1,6 +1,6 @@
 """How fast run directories are read: ``python -m tests.benchmarks.offline_sync``.
 
-The directories are like those of Miles: 600 config keys, system metrics every few records, step 0 after
+The directories are like those of Miles: 600 config keys, of which 30 differ from run to run, system metrics every few records, step 0 after
 the evaluation and rollout rows, then a long history, 1 MB each. The large file repeats real records, as
 a long run does. Beside ours stands the plain way: every record of every file through the W&B client's
 own protobuf classes. Times are the best of three, with the files in the page cache; on a busy machine
@@ -12,6 +12,9 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import resource
+import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -69,10 +72,29 @@ def main() -> None:
         for number in range(given.directories):
             _write(root / "many", history, number)
         _report_many(root / "many")
+        _report_program(root / "many", root / "step0.db")
         small = _write(root / "small", history, 0)
         large = root / "large" / small.parent.name / small.name
         _write_large(large, history, given.large_mb * MB)
         _report_sizes(small, large)
+        for path in (small, large):
+            _report_command(f"check of {path.stat().st_size / MB:,.0f} MB", "check", path.parent)
+
+
+def _report_program(root: Path, store: Path) -> None:
+    """Report the whole program, with its start, the store and the verdicts."""
+    print(f"\n{'the whole program':34}{'seconds':>9}{'cpu s':>8}")
+    for what in ("first sync", "second sync, nothing changed"):
+        _report_command(what, "sync", root, "--store", store)
+
+
+def _report_command(what: str, *words: str | Path) -> None:
+    program = [sys.executable, "-m", "step0_wandb", *map(str, words)]
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(program, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(f"{what:34}{seconds:>9.2f}{cpu:>8.2f}")
 
 
 def _report_many(root: Path) -> None:
@@ -163,14 +185,19 @@ def _write_large(path: Path, history: list[bytes], size: int) -> None:
 
 
 def _config(rng: random.Random) -> dict[str, Any]:
-    names = _rng(1)
-    keys = {"_".join(names.sample(WORDS, 3)): rng.choice(SCALARS) for _ in range(600)}
-    return keys | {
-        "hf_checkpoint": "/models/Qwen3-0.6B",
-        "load": f"/checkpoints/{rng.randrange(10**6)}",
-        "wandb_key": "0123456789abcdef" * 2 + "01234567",
-        "sglang_server_args": {name: rng.choice(SCALARS) for name in WORDS},
-    }
+    shared = _rng(1)
+    keys = {"_".join(shared.sample(WORDS, 3)): shared.choice(SCALARS) for _ in range(600)}
+    own = {name: rng.choice(SCALARS) for name in rng.sample(sorted(keys), 30)}
+    return (
+        keys
+        | own
+        | {
+            "hf_checkpoint": "/models/Qwen3-0.6B",
+            "load": f"/checkpoints/{rng.randrange(10**6)}",
+            "wandb_key": "0123456789abcdef" * 2 + "01234567",
+            "sglang_server_args": {name: shared.choice(SCALARS) for name in WORDS},
+        }
+    )
 
 
 def _beginning(rng: random.Random) -> list[bytes]:
