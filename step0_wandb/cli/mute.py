@@ -30,7 +30,9 @@ def mute(
     *,
     clear: Annotated[bool, typer.Option("--clear", help="Let it be heard again.")] = False,
 ) -> None:
-    """Send no alerts of a setup for a while; what it would have said is told afterwards if it still holds.
+    """Send no alerts of a setup for a while.
+
+    What it would have said is told afterwards, if it still holds.
 
     Example: step0-wandb mute "Qwen3-0.6B" --until 7d
     """
@@ -38,7 +40,11 @@ def mute(
 
     if clear == (until is not None):
         raise UsageError("mute takes either --until or --clear", "Such as: step0-wandb mute SETUP --until 7d")
-    now = session.clock()
+    now, path = session.clock(), session.loaded.store
+    if not path.exists():
+        raise UsageError(
+            f"No setup is known: there is no store at {path} yet", "`step0-wandb sync` makes it."
+        )
     with session.open_store(write=not session.dry_run) as store:
         name = find_setup(store, setup)
         if until is None:
