@@ -172,6 +172,19 @@ def test_as_many_as_the_settings_allow_stay_single(server, watch):
     assert len(server.alerts) == 5
 
 
+def test_a_digest_lists_runs_and_setups(server, watch):
+    for at in range(5):
+        add_run(server, f"bad{at}")
+    for at in range(3):
+        add_run(server, f"new{at}", 0.0220 + at * 1e-4, hours=5 - at)
+    result = watch.sync()
+    (alert,) = server.alerts
+    assert alert.title == "Several alerts at step 0, first: bad0"
+    assert alert.text.startswith("6 new alerts:\n- broken: bad0 by ada: gap 0.0461 is 3.0 times")
+    assert "- setup miles · Qwen3-0.6B: this setup has moved x1.5" in alert.text
+    assert [(alert["run"], alert["setup"]) for alert in result.alerts if alert["setup"]] == [(None, SETUP)]
+
+
 def test_the_digest_of_a_team_does_not_tell_of_another_teams_runs(server, watch):
     add_healthy(server, entity="ops", project="serving")
     watch.sources.append("ops/serving")
