@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 
 from pydantic import Field
@@ -73,7 +73,8 @@ def _catalogue() -> _Catalogue:
     return _Catalogue.model_validate(tomllib.loads(text))
 
 
-def published_for(setup: str | None) -> list[Published]:
+@lru_cache(maxsize=4096)
+def published_for(setup: str | None) -> tuple[Published, ...]:
     """Return what is published for a setup, given by its label.
 
     Profile, model and every other part of the label must agree; a setup of another gap metric than the
@@ -86,9 +87,9 @@ def published_for(setup: str | None) -> list[Published]:
     """
     profile, model, *rest = [*(setup or "").split(" · "), "", ""]
     parts = frozenset(part for text in rest for part in text.split())
-    return [
+    return tuple(
         known
         for known in _catalogue().published
         if (known.profile, model_family(known.model), frozenset(known.parts))
         == (profile, model_family(model), parts)
-    ]
+    )

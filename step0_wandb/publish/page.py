@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from step0_wandb.errors import UsageError
 from step0_wandb.publish.blind import WITHOUT_STEP0, blind_spots
 from step0_wandb.publish.chart import FLAGGED, draw, gravity, standing
+from step0_wandb.published import published_for
 from step0_wandb.records import ALIVE, CHECKS, VERDICTS
 from step0_wandb.text import clean, count, number, ratio, shorten, web_url, when
 
@@ -173,7 +174,7 @@ def _environment() -> Environment:
         finalize=_finalize,
     )
     filters: tuple[Callable[..., object], ...] = (
-        *(anchor, basis, href, standing, title_of),
+        *(anchor, basis, href, published_for, standing, title_of),
         *(clean, count, number, ratio, shorten, when),
     )
     environment.filters.update({use.__name__: use for use in filters})
