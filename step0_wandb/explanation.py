@@ -100,7 +100,7 @@ class Explanation:
         some = self.packages or ()
         installed = (f"installed: {', '.join(some)}",) if 0 < len(some) <= FEW_PACKAGES else ()
         differ = (
-            f"{item.key} is {one_line(item.value)}, {one_line(item.healthy)} in the healthy runs"
+            f"{clean(item.key)} is {one_line(item.value)}, {one_line(item.healthy)} in the healthy runs"
             for item in self.differs
         )
         return (*(cause.text for cause in self.causes), *installed, *differ)
@@ -114,7 +114,8 @@ class Explanation:
             span = f"{number(place.low)} to {number(place.high)}"
             yield Line("range", f"{span} of {count(place.n, 'run')} ({place.basis})")
         for known in self.published:
-            yield Line("known", known)
+            if known not in self.run.reasons:
+                yield Line("known", known)
         if self.nearest:
             where = self.nearest.url or self.nearest.run
             yield Line("compare", f"with {where}, the nearest healthy run")
@@ -133,7 +134,7 @@ class Explanation:
 
     def _about_packages(self) -> Iterator[Line]:
         if self.packages_unknown:
-            yield Line("package", f"packages could not be compared: {self.packages_unknown}")
+            yield Line("package", f"could not be compared: {self.packages_unknown}")
         elif self.packages:
             shown, more = self.packages[:SHOWN_PACKAGES], len(self.packages) - SHOWN_PACKAGES
             rest = f", and {more} more" if more > 0 else ""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from step0_wandb.explanation import differences, one_line
-from step0_wandb.text import count
+from step0_wandb.text import clean, count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +48,8 @@ def _told(setup: SetupRange, result: Judgement, library: Library, packages: Comp
     changed = _changed(list(library.configs(after)), list(library.configs(before)))
     if changed:
         said = [
-            f"{item.key} went from {one_line(item.healthy)} to {one_line(item.value)}" for item in changed
+            f"{clean(item.key)} went from {one_line(item.healthy)} to {one_line(item.value)}"
+            for item in changed
         ]
         return _noted(setup, said, "key")
     return _noted(setup, packages(before, after), "package")

@@ -69,7 +69,7 @@ SHOWN = [
     ("not-truly-on-policy", "miles", {**MILES, "true_on_policy_mode": True}, GAP, {}),
     ("old-policy", "miles", {**MILES, "keep_old_actor": True}, KL, {}),
     ("engine-log-probs", "miles", {**MILES, "use_rollout_logprobs": True}, {"gap-zero"}, {}),
-    ("masked-nan", "miles", MILES, {"gap-zero"}, {}),
+    ("masked-nan", "miles", MILES, {"gap-zero"}, {"values": {"gap": 0.0}}),
     ("sampler", "miles", {**MILES, "rollout_top_p": 0.95, "rollout_top_k": 64}, GAP, {}),
     ("sampler-raw", "vime", {**MILES, "vllm_logprobs_mode": "raw_logprobs", "rollout_temperature": 0.6}, GAP, {}),
     ("sampler-raw", "skyrl", nested("generator.sampling_params.temperature", value=0.6), GAP, {}),

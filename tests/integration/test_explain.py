@@ -1,0 +1,200 @@
+"""Every cause of the catalogue the whole way: runs on disk, a sync, and what `explain` says of the odd one."""
+
+import tomllib
+from datetime import UTC, datetime
+from importlib import resources
+
+import pytest
+
+from step0_wandb.job import Job, run_sync
+from step0_wandb.settings import load_settings
+from step0_wandb.single import explain_run
+from tests.support.command import run
+from tests.support.frameworks import (
+    ACTOR,
+    AREAL,
+    MILES,
+    NEMO_RL,
+    OPENRLHF,
+    PROBS,
+    SKYRL,
+    SLIME,
+    TRL,
+    VERL,
+    VIME,
+    areal_rows,
+    changed,
+    megatron_rows,
+    nemo_rows,
+    openrlhf_rows,
+    skyrl_rows,
+    trl_rows,
+    verl_rows,
+)
+from tests.support.frameworks import DIFF as SKYRL_DIFF
+from tests.support.miles import GAP, miles_run
+from tests.support.runs import exit_record, history_record, run_record, wandb_file, write_file
+
+NOW = datetime(2026, 1, 10, tzinfo=UTC)
+CATALOGUE = tomllib.loads(resources.files("step0_wandb").joinpath("causes.toml").read_text(encoding="utf-8"))
+HOSTILE = "\x1b[2Jx\x1b]0;owned\x07[bold]\u202e</td>"
+
+WIDE, DRIFT = {GAP: 0.5}, {"train/ppo_kl": 0.3, "train/pg_clipfrac": 0.05}
+LONGER = {"rollout/response_len/mean": 9000.0, GAP: 0.05}
+ON_POLICY = changed(VERL, data__train_batch_size=256)
+ONE_STEP = {"global_batch_size": 256}
+DECOUPLED = changed(AREAL, actor__use_decoupled_loss=True, actor__ppo_n_minibatches=1)
+AREAL_ROWS = areal_rows(0.0, 0.0)
+AREAL_DRIFT = {f"{ACTOR}/approx_kl/avg": 0.3, f"{ACTOR}/clip_ratio/avg": 0.05}
+EXPERTS = {"num_experts": 128}
+
+SHOWN = [  # the cause, a framework's healthy config and rows, what the odd run has instead in either
+    ("wrong-checkpoint", MILES, megatron_rows(), {"load": "/models/Qwen3-1.7B_torch_dist"}, WIDE),
+    ("wrong-reference", SLIME, megatron_rows(), {"ref_load": "/models/Qwen3-1.7B_torch_dist"}, WIDE),
+    ("not-updated", MILES, megatron_rows(), {"debug_skip_weight_update": True}, WIDE),
+    ("resumed", MILES, megatron_rows(), {"load": "/out/run", "save": "/out/run"}, WIDE),
+    ("conversion", {**VIME, "megatron_to_hf_mode": "bridge"}, megatron_rows(), {"megatron_to_hf_mode": "raw"}, WIDE),
+    ("rope", {**MILES, "rotary_base": 1000000}, megatron_rows(), {"rotary_base": 10000}, WIDE),
+    ("embeddings", {**MILES, "untie_embeddings_and_output_weights": False}, megatron_rows(), {"untie_embeddings_and_output_weights": True}, WIDE),
+    ("dropout", MILES, megatron_rows(), {"attention_dropout": 0.1, "hidden_dropout": 0.1}, DRIFT),
+    ("dropout-in-the-gap", {**SLIME, **ONE_STEP}, megatron_rows(), {"hidden_dropout": 0.1}, {GAP: 0.86}),
+    ("lora-dropout", {**MILES, "lora_rank": 16}, megatron_rows(), {"lora_dropout": 0.05}, DRIFT),
+    ("lora-dropout", SKYRL, skyrl_rows(2e-3), changed(SKYRL, trainer__policy__model__lora__dropout=0.1), {"policy/loss_metrics/clip_ratio": 0.2}),
+    ("model-dropout", TRL, trl_rows(10), {"attention_dropout": 0.1}, {"train/clip_ratio/region_mean": 0.2}),
+    ("micro-batches", ON_POLICY, verl_rows(0.0, 0.0), changed(ON_POLICY, actor_rollout_ref__actor__shuffle=True), {"actor/ppo_kl": 0.3, "actor/pg_clipfrac": 0.2}),
+    ("log-prob-batch", NEMO_RL, nemo_rows(1.0), changed(NEMO_RL, policy__logprob_batch_size=8, policy__train_micro_batch_size=4), {"train/probs_ratio": 1.03}),
+    ("attention", AREAL, AREAL_ROWS, changed(DECOUPLED, actor__attn_impl="sdpa"), AREAL_DRIFT),
+    ("not-deterministic", AREAL, AREAL_ROWS, changed(DECOUPLED, actor__backend="megatron:d4"), AREAL_DRIFT),
+    ("not-truly-on-policy", MILES, megatron_rows(), {"true_on_policy_mode": True}, {GAP: 1e-3}),
+    ("old-policy", MILES, megatron_rows(), {"keep_old_actor": True}, DRIFT),
+    ("engine-log-probs", MILES, megatron_rows(), {"use_rollout_logprobs": True}, {GAP: 0.0}),
+    ("masked-nan", MILES, megatron_rows(), {}, {GAP: 0.0}),
+    ("sampler", MILES, megatron_rows(), {"rollout_top_p": 0.95, "rollout_top_k": 64}, WIDE),
+    ("sampler-raw", VIME, megatron_rows(), {"vllm_logprobs_mode": "raw_logprobs", "rollout_temperature": 0.6}, WIDE),
+    ("sampler-cut", VERL, verl_rows(0.0, 0.0), changed(VERL, actor_rollout_ref__rollout__top_k=20), {PROBS: 0.5}),
+    ("engine-precision", MILES, megatron_rows(), {"sglang_quantization": "fp8"}, WIDE),
+    ("kv-cache", MILES, megatron_rows(), {"sglang_kv_cache_dtype": "fp8_e5m2"}, WIDE),
+    ("trainer-precision", MILES, megatron_rows(), {"fp8": "e4m3"}, DRIFT),
+    ("large-engine", MILES, megatron_rows(), {"rollout_num_gpus_per_engine": 16}, WIDE),
+    ("large-engine-verl", VERL, verl_rows(0.0, 0.0), changed(VERL, actor_rollout_ref__rollout__tensor_model_parallel_size=16), {PROBS: 0.5}),
+    ("routing", {**MILES, **EXPERTS, "use_rollout_routing_replay": True}, megatron_rows(), {"use_rollout_routing_replay": False}, WIDE),
+    ("stale", MILES, megatron_rows(), {"fully_async": True}, WIDE),
+    ("stale-elsewhere", VERL, verl_rows(0.0, 0.0), changed(VERL, trainer__v1__trainer_mode="separate_async"), {PROBS: 0.5}),
+    ("off-policy", NEMO_RL, nemo_rows(1.0), changed(NEMO_RL, policy__train_global_batch_size=128), {"train/probs_ratio": 1.3}),
+    ("multi-turn", MILES, megatron_rows(), {"custom_generate_function_path": "my.agent"}, WIDE),
+    ("multi-turn", SKYRL, skyrl_rows(2e-3), changed(SKYRL, generator__max_turns=4), {SKYRL_DIFF: 0.5}),
+    ("other-answers", MILES, megatron_rows(), {}, LONGER),
+    ("lora-dropout", OPENRLHF, openrlhf_rows(2e-3, 4e-3), changed(OPENRLHF, ds__lora__dropout=0.1), {"train/ppo_kl": 0.3}),
+]  # fmt: skip
+MOVED = "setup-moved"
+"""The one cause that a single run cannot show."""
+
+
+def write(folder, run_id, config, rows, **given):
+    records = [run_record(run_id, config, **given), *map(history_record, numbered(rows)), exit_record(0)]
+    write_file(folder / "wandb", wandb_file(*records), run_id=run_id)
+
+
+def numbered(rows):
+    return [{"_step": at, **row} for at, row in enumerate(rows)]
+
+
+def odd(rows, instead):
+    """Return the rows with other values wherever step 0 can read them first."""
+    rows, left = [dict(row) for row in rows], dict(instead)
+    for row in rows:
+        for key in left.keys() & row.keys():
+            row[key] = left.pop(key)
+    rows[next(at for at, row in enumerate(rows) if not row.keys().isdisjoint(instead))].update(left)
+    return rows
+
+
+def explained(folder, run_id="odd"):
+    loaded = load_settings(
+        cwd=folder, environ={}, flags={"store": str(folder / "s.db"), "report.state": False}
+    )
+    job = Job(loaded, sources=(str(folder),), clock=lambda: NOW)
+    run_sync(job)
+    return explain_run(run_id, job)
+
+
+@pytest.mark.parametrize("case", SHOWN, ids=[f"{at}-{case[0]}" for at, case in enumerate(SHOWN)])
+def test_a_run_that_shows_a_cause_has_it_first_or_second(tmp_path, case):
+    name, config, rows, other, instead = case
+    for at in range(3):
+        write(tmp_path, f"ok{at}", config, rows)
+    write(tmp_path, "odd", {**config, **other}, odd(rows, instead))
+    found = explained(tmp_path)
+    assert found.run.verdict in ("broken", "suspect")
+    assert name in [cause.name for cause in found.causes[:2]]
+    cause = next(cause for cause in found.causes if cause.name == name)
+    assert cause.text in found.findings[:2]
+    said = " ".join(str(found).split())
+    assert " ".join(cause.text.split()) in said
+    assert " ".join(cause.advice.split()) in said
+
+
+def test_of_a_setup_that_moved_its_runs_are_told(tmp_path):
+    for at in range(20):
+        miles_run(tmp_path, f"old{at:02}", 0.0120 + at % 5 * 1e-4, started=1767225600 + 3600 * at)
+    for at in range(4):
+        miles_run(tmp_path, f"new{at}", 0.0185 + at * 1e-4, started=1767225600 + 3600 * (30 + at))
+    assert MOVED in [cause.name for cause in explained(tmp_path, "new3").causes[:2]]
+
+
+def test_every_cause_of_the_catalogue_is_shown_the_whole_way():
+    assert {entry["name"] for entry in CATALOGUE["cause"]} == {case[0] for case in SHOWN} | {MOVED}
+
+
+def test_of_thirteen_keys_that_differ_none_is_called_the_cause(tmp_path):
+    for at in range(3):
+        miles_run(
+            tmp_path, f"ok{at}", 0.0150 + at * 1e-4, config={f"option_{key:02}": 0 for key in range(13)}
+        )
+    miles_run(tmp_path, "odd", 0.0470, config={f"option_{key:02}": 1 for key in range(13)})
+    run("sync", ".", "--store", "s.db", cwd=tmp_path)
+    said = run("explain", "odd", "--store", "s.db", cwd=tmp_path, COLUMNS="80").out
+    assert "13 keys differ: no single one is the cause for sure" in said
+    assert "likely" not in said
+    assert all(f"option_{key:02}" in said for key in range(13))
+    assert run("explain", "odd", "--json", "--store", "s.db", cwd=tmp_path).document["causes"] == []
+
+
+def test_the_nearest_healthy_run_is_named_and_every_line_fits_80_columns(tmp_path):
+    for at in range(3):
+        miles_run(tmp_path, f"ok{at}", 0.0150 + at * 1e-4, config={"other": at, "long": "x" * 300})
+    miles_run(tmp_path, "odd", 0.0470, config={"other": 2, "long": "y" * 300, "load": "/m/Llama_torch_dist"})
+    run("sync", ".", "--store", "s.db", cwd=tmp_path)
+    said = run("explain", "odd", "--store", "s.db", cwd=tmp_path, COLUMNS="80").out
+    assert "compare with team/project/ok2, the nearest healthy run" in said
+    assert max(map(len, said.splitlines())) <= 80
+
+
+def test_names_and_values_that_would_steer_a_terminal_are_harmless(tmp_path):
+    for at in range(3):
+        miles_run(tmp_path, f"ok{at}", 0.0150 + at * 1e-4)
+    hostile = {"load": f"/m/{HOSTILE}", HOSTILE: HOSTILE, "nested": {HOSTILE: [HOSTILE]}}
+    place = miles_run(tmp_path, "odd", 0.0470, config=hostile, display_name=HOSTILE, run_group=HOSTILE)
+    (place / "files").mkdir()
+    (place / "files" / "requirements.txt").write_text(f"sglang=={HOSTILE}\n")
+    run("sync", ".", "--store", "s.db", cwd=tmp_path)
+    answer = run("explain", "odd", "--store", "s.db", cwd=tmp_path)
+    assert answer.code == 0
+    assert not {"\x1b", "\x07", "\u202e"} & set(answer.out)
+    assert "[bold]" in answer.out
+    found = explained(tmp_path)
+    assert not {"\x1b", "\x07", "\u202e"} & set(str(found))
+    assert "</td>" not in found._repr_html_().replace("</td><td", "").replace("</td></tr>", "")
+
+
+def test_what_is_published_stands_beside_a_first_run_and_changes_no_verdict(tmp_path):
+    miles_run(tmp_path, "one", 0.0151)
+    run("sync", ".", "--store", "s.db", cwd=tmp_path)
+    known = "published: 0.0148 to 0.0157 (17 runs, Miles guide 2026.10): inside"
+    found = run("check", "wandb", "--json", "--store", "s.db", cwd=tmp_path).document["run"]
+    assert (found["verdict"], found["reasons"][1:]) == ("no-range", [known])
+    assert run("explain", "one", "--store", "s.db", cwd=tmp_path, COLUMNS="200").out.count(known) == 1
+    assert known in run("ranges", "-v", "--store", "s.db", cwd=tmp_path, COLUMNS="200").out
+    assert "published" not in run("ranges", "--store", "s.db", cwd=tmp_path).out
+    run("report", "--html", "page.html", "--store", "s.db", cwd=tmp_path)
+    assert known in (tmp_path / "page.html").read_text()
