@@ -9,7 +9,7 @@ import typer
 from step0_wandb import documents
 from step0_wandb.cli import output
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
-from step0_wandb.text import shorten
+from step0_wandb.text import clean, shorten
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,7 +67,7 @@ def _print_differences(found: Explanation, out: Console, *, everything: bool) ->
         return
     table = output.table_of("config key", "this run", f"{found.peers} healthy runs")
     for item in shown:
-        table.add_row(item.key, shorten(one_line(item.value)), shorten(one_line(item.healthy)))
+        table.add_row(clean(item.key), shorten(one_line(item.value)), shorten(one_line(item.healthy)))
     out.print(table)
     if len(shown) < len(found.differs):
         out.print(f"{len(found.differs) - len(shown)} more keys differ; -v shows them")

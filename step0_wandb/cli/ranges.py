@@ -10,6 +10,7 @@ import typer
 from step0_wandb import documents
 from step0_wandb.cli import output
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
+from step0_wandb.published import published_for
 from step0_wandb.text import clean
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ def ranges(
     for item in found:
         if item.note:
             output.print_item("note", f"{item.setup}: {item.note}", out)
+    if session.verbose:
+        for item in found:
+            for known in published_for(item.setup):
+                output.print_item("known", f"{item.setup}: {known.beside(item.center)}", out)
     key = splitting_key(found)
     if key:
         output.print_item(
