@@ -26,8 +26,9 @@ from step0_wandb.cli import (
     runs,
     settings,
     sync,
+    telling,
 )
-from step0_wandb.cli.session import command
+from step0_wandb.cli.session import command, now
 from step0_wandb.errors import Step0Error, UsageError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ app = typer.Typer(
     name="step0-wandb",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     rich_markup_mode=None,
 )
 
@@ -88,6 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(words: Sequence[str]) -> int:  # noqa: PLR0911 - one return a kind of failure
     """Run the program on its words and return the exit code; only the outermost frame catches all."""
     as_json = "--json" in words
+    telling.speak(as_json=False, clock=now)
     try:
         code = app(args=list(words), prog_name="step0-wandb", standalone_mode=False)
     except Step0Error as error:
@@ -98,7 +100,7 @@ def run(words: Sequence[str]) -> int:  # noqa: PLR0911 - one return a kind of fa
             return error.exit_code
         return _fail(UsageError(error.format_message(), _help_of(words)), as_json=as_json)
     except (KeyboardInterrupt, typer.Abort):
-        typer.echo("Interrupted; what was stored until now is kept.", err=True)
+        output.tell("Interrupted; what was stored until now is kept.")
         return INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has gone (`| head`); keep the interpreter from complaining at exit.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from step0_wandb.cli import output
+from step0_wandb.cli import output, tables
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def demo(
         "step0-demo"
     ),
 ) -> None:
-    """Write example runs, healthy and broken ones, with the real W&B client, and run the main job on them.
+    """Write example runs with the real W&B client, and sync them.
 
     Example: step0-wandb demo ./step0-demo
     """
@@ -42,7 +42,7 @@ def demo(
         return
     out = output.console()
     if not session.quiet:
-        out.print(output.runs_table(result.changed, out))
+        out.print(tables.table(tables.RUNS, result.changed, out.width))
         out.print()
     print_result(result, session)
     out.print(_next(directory, result), soft_wrap=True)

@@ -26,7 +26,9 @@ def doctor(
         bool, typer.Option("--test-alert", help="Send one alert to each W&B project, and to the webhook.")
     ] = False,
 ) -> None:
-    """Show what a sync would use (settings, server, key, store, alerts), and try each of it.
+    """Show what a sync would use, and try whether each of it works.
+
+    That is the settings, the sources, the server and its key, the store, alerts and reports.
 
     Example: step0-wandb doctor --test-alert
     """
@@ -58,9 +60,7 @@ def _test(checkup: Checkup, session: Session) -> list[Finding]:
 
 
 def _print(found: list[Finding]) -> None:
-    from rich.text import Text
-
     out = output.console()
     for finding in found:
-        mark = Text(f"{finding.outcome:4}", style=STYLES[finding.outcome])
-        out.print(Text.assemble(mark, "  ", f"{clean(finding.name)}: {clean(finding.what)}"), soft_wrap=True)
+        text = f"{clean(finding.name)}: {clean(finding.what)}"
+        output.print_item(finding.outcome, text, out, style=STYLES[finding.outcome])

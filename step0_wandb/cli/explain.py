@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from step0_wandb import documents
-from step0_wandb.cli import output
+from step0_wandb.cli import output, tables
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.text import clean, shorten
 
@@ -25,7 +25,7 @@ def explain(
         str, typer.Argument(metavar="RUN", help="entity/project/run_id, a bare run id, or a display name.")
     ],
 ) -> None:
-    """Say why a run got its verdict, and what differs from the healthy runs of its setup.
+    """Say why a run got its verdict, and what differs from its peers.
 
     Example: step0-wandb explain aqg8gbcd
     """
@@ -65,7 +65,7 @@ def _print_differences(found: Explanation, out: Console, *, everything: bool) ->
     shown = found.differs if everything else found.differs[:SHOWN]
     if not shown:
         return
-    table = output.table_of("config key", "this run", f"{found.peers} healthy runs")
+    table = tables.table_of("config key", "this run", f"{found.peers} healthy runs")
     for item in shown:
         table.add_row(clean(item.key), shorten(one_line(item.value)), shorten(one_line(item.healthy)))
     out.print(table)

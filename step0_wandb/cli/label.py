@@ -37,7 +37,7 @@ def label(
     *,
     clear: Annotated[bool, typer.Option("--clear", help="Take the label back.")] = False,
 ) -> None:
-    """Say what a run is; it beats the tool's own verdict from the next sync on.
+    """Say what a run is; from the next sync on it beats the verdict.
 
     Example: step0-wandb label aqg8gbcd healthy --why "new image, checked by hand"
     """
@@ -71,7 +71,7 @@ def accept(
     ],
     why: Why = None,
 ) -> None:
-    """Say that a setup's level is right: one that moved, or that lies above what its framework allows.
+    """Say that a setup's level is right, though it moved or is high.
 
     Example: step0-wandb accept "Qwen3-0.6B" --why "new attention kernel"
     """

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
 from step0_wandb import documents
-from step0_wandb.cli import output
+from step0_wandb.cli import output, tables
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
+from step0_wandb.text import MISSING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from step0_wandb.profiles.profile import Profile
+
+WHAT = ("ppo_kl", "clip_frac", "gap", "step")
 
 
 @without("dry_run", "fail_on", "log_format")
@@ -16,21 +27,28 @@ def profiles(session: Session) -> None:
     known = session.profiles.by_name.values()
     if session.as_json:
         rows = [
-            {
-                "name": profile.name,
-                "title": profile.title,
-                "ppo_kl": list(profile.metrics.ppo_kl),
-                "clip_frac": list(profile.metrics.clip_frac),
-                "gap": [gap.metric for gap in profile.metrics.gap],
-                "step": list(profile.step.keys),
-            }
+            {"name": profile.name, "title": profile.title}
+            | {what: list(keys) for what, keys in _read_of(profile).items()}
             for profile in known
         ]
         output.print_json(documents.document("profiles", profiles=rows))
         return
-    table = output.table_of("profile", "ppo_kl", "clip_frac", "gap", "step")
+    out = output.console()
+    if out.width >= tables.WIDE:
+        table = tables.table_of("profile", *WHAT)
+        for profile in known:
+            table.add_row(profile.name, *("\n".join(keys) or MISSING for keys in _read_of(profile).values()))
+        out.print(table)
+        return
     for profile in known:
-        metrics = profile.metrics
-        columns = (metrics.ppo_kl, metrics.clip_frac, [gap.metric for gap in metrics.gap], profile.step.keys)
-        table.add_row(profile.name, *("\n".join(names) or "-" for names in columns))
-    output.console().print(table)
+        out.print(f"{profile.name}: {profile.title}", style="bold", soft_wrap=True)
+        for what, keys in _read_of(profile).items():
+            for heading, key in zip_longest([what], keys or [MISSING], fillvalue=""):
+                out.print(f"  {heading:9}  {key}", soft_wrap=True)
+
+
+def _read_of(profile: Profile) -> dict[str, Sequence[str]]:
+    """Return the metric names that are read of a framework's runs, by what they are."""
+    metrics = profile.metrics
+    gaps = [gap.metric for gap in metrics.gap]
+    return dict(zip(WHAT, (metrics.ppo_kl, metrics.clip_frac, gaps, profile.step.keys), strict=True))

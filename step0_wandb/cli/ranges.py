@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from step0_wandb import documents
-from step0_wandb.cli import output
+from step0_wandb.cli import output, tables
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.published import published_for
 from step0_wandb.text import clean
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from step0_wandb.records import SetupRange
 
-WIDE = 110
-"""Columns of a terminal that shows more of each setup."""
 FEW = 4
 """With fewer lone setups nothing is said of what splits them."""
 
@@ -31,7 +29,7 @@ def ranges(
         str | None, typer.Option("--setup", metavar="TEXT", help="Only setups that hold this text.")
     ] = None,
 ) -> None:
-    """Show for each setup where the gap of its next healthy run is expected.
+    """Show where the gap of each setup's next healthy run is expected.
 
     Example: step0-wandb ranges --setup Qwen3-0.6B
     """
@@ -41,7 +39,7 @@ def ranges(
         output.print_json(documents.document("ranges", setups=found))
         return
     out = output.console()
-    out.print(output.setups_table(found, wide=out.width >= WIDE) if found else "no setups")
+    out.print(tables.table(tables.SETUPS, found, out.width) if found else "no setups")
     for item in found:
         if item.note:
             output.print_item("note", f"{item.setup}: {item.note}", out)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from step0_wandb import documents
-from step0_wandb.cli import output
+from step0_wandb.cli import output, tables
 from step0_wandb.cli.session import FailOn, Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.cli.sync import VERDICT
 from step0_wandb.errors import UsageError
@@ -36,6 +36,8 @@ def runs(
 
     Example: step0-wandb runs --verdict broken --since 7d
     """
+    from step0_wandb.publish.blind import coverage
+
     unknown = [name for name in verdict or () if name not in VERDICTS]
     if unknown:
         raise UsageError(f"--verdict {unknown[0]!r} is no verdict", f"Known: {', '.join(VERDICTS)}.")
@@ -46,7 +48,9 @@ def runs(
         output.print_json(documents.document("runs", runs=found))
     else:
         out = output.console()
-        out.print(output.runs_table(found, out) if found else "no runs")
+        out.print(tables.table(tables.RUNS, found, out.width) if found else "no runs")
+        for line in coverage(found):
+            output.print_item("unseen", line, out)
     fail_on = session.fail_on or FailOn.never
     raise typer.Exit(VERDICT if any(fail_on.hit_by(run) for run in found) else 0)
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from step0_wandb.cli import telling
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
     from step0_wandb.records import JudgedRun
     from step0_wandb.settings import Loaded
     from step0_wandb.store import Store
+
+
+def now() -> datetime:
+    """Return the time now, in UTC."""
+    return datetime.now(UTC)
 
 
 class FailOn(StrEnum):
@@ -39,7 +46,7 @@ class FailOn(StrEnum):
 
 
 class LogFormat(StrEnum):
-    """How progress and problems are told when nobody watches a terminal."""
+    """How lines on stderr look: for people, or one JSON object each."""
 
     text = "text"
     json = "json"
@@ -87,7 +94,7 @@ class Session:
 
     def clock(self) -> datetime:
         """Return the time now, in UTC."""
-        return datetime.now(UTC)
+        return now()
 
 
 _SHARED: dict[str, tuple[Any, Any]] = {
@@ -114,10 +121,15 @@ _SHARED: dict[str, tuple[Any, Any]] = {
         Annotated[FailOn | None, typer.Option("--fail-on", help="Exit with 3 from this verdict on.")],
         None,
     ),
-    "quiet": (Annotated[bool, typer.Option("--quiet", "-q", help="Print results only.")], False),
+    "quiet": (
+        Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing where nothing is new or wrong.")],
+        False,
+    ),
     "verbose": (Annotated[bool, typer.Option("--verbose", "-v", help="Say more; print tracebacks.")], False),
     "log_format": (
-        Annotated[LogFormat, typer.Option("--log-format", help="Of what is told on stderr.")],
+        Annotated[
+            LogFormat, typer.Option("--log-format", help="How lines on stderr look, for collectors of logs.")
+        ],
         LogFormat.text,
     ),
 }
@@ -140,7 +152,9 @@ def command(app: typer.Typer, name: str, function: Callable[..., None]) -> None:
 
     def run(**values: Any) -> None:
         chosen = {option: values.pop(option) for option in _SHARED if option in values}
-        function(Session(**chosen), **values)
+        session = Session(**chosen)
+        telling.speak(as_json=session.log_format is LogFormat.json, clock=session.clock)
+        function(session, **values)
 
     parameters = [*(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own), *shared]
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from step0_wandb import documents
-from step0_wandb.cli import output
+from step0_wandb.cli import output, tables
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.errors import UsageError
 
@@ -21,7 +21,7 @@ def settings(
         bool, typer.Option("--init", help="Write a settings file that explains every setting.")
     ] = False,
 ) -> None:
-    """Show every setting with its value and where that came from; or write a file to start from.
+    """Show every setting and its origin, or write a file of them.
 
     Example: step0-wandb settings --init
     """
@@ -37,10 +37,14 @@ def settings(
     if session.as_json:
         output.print_json(documents.document("settings", settings=rows))
         return
-    table = output.table_of("setting", "value", "from")
+    out, origin = output.console(), session.loaded.file
+    out.print(f"file: {origin or 'none'}", soft_wrap=True)
+    table = tables.table_of("setting", "value", "from")
     for row in rows:
-        table.add_row(row.key, output.plain_value(row.value), row.origin)
-    output.console().print(table)
+        table.add_row(
+            row.key, output.plain_value(row.value), "file" if row.origin == str(origin) else row.origin
+        )
+    out.print(table)
 
 
 def _write(file: Path) -> None:

@@ -9,12 +9,10 @@ import typer
 
 from step0_wandb import documents
 from step0_wandb.cli import output
-from step0_wandb.cli.session import FailOn, Session  # noqa: TC001 - typer reads the annotation
+from step0_wandb.cli.session import FailOn, LogFormat, Session  # noqa: TC001 - typer reads the annotation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from rich.console import Console
+    from collections.abc import Iterable
 
     from step0_wandb.job import SyncResult
     from step0_wandb.records import Json
@@ -22,7 +20,8 @@ if TYPE_CHECKING:
 
 PARTLY = 7
 VERDICT = 3
-CHANNELS = {"wandb": "W&B", "webhook": "the webhook", "log": "the log"}
+LOG = "log"
+CHANNELS = {"wandb": "W&B", "webhook": "the webhook", LOG: "the log"}
 """How people call the channels of alerts."""
 
 
@@ -68,20 +67,42 @@ def exit_code(result: SyncResult, fail_on: FailOn) -> int:
 
 
 def print_result(result: SyncResult, session: Session) -> None:
-    """Print what changed, then one summary line."""
-    out = output.console()
+    """Print what changed, then one summary line; nothing where one is to be quiet and nothing changed."""
     for problem in result.problems:
-        output.tell(f"problem: {problem.where}: {problem.what}")
-    if result.changed and not session.quiet:
-        _print_changed(result, out)
-    _tell_alerts(result.alerts, session)
-    seen = sum(source.runs_seen for source in result.sources)
-    new = sum(source.runs_new for source in result.sources)
-    dry = "dry run, nothing stored: " if session.dry_run else ""
-    out.print(f"{dry}{seen} runs read, {new} new: {output.counts(result.counts)}", soft_wrap=True)
+        output.warn(f"problem: {problem.where}: {problem.what}")
+    _tell_alerts(result, session)
+    tell_written(result.written, session)
+    summary = f"{'dry run, nothing stored: ' if session.dry_run else ''}{result.summary}"
+    if session.quiet and not (result.changed or result.problems):
+        return
+    if session.log_format is LogFormat.json:
+        _log(result, summary)
+    elif session.quiet:
+        output.print_stamped(summary, session.clock)
+    else:
+        _print(result, summary, session)
+
+
+def _print(result: SyncResult, summary: str, session: Session) -> None:
+    out = output.console()
+    for run in result.flagged:
+        output.print_run_short(run, out)
+    if result.flagged:
+        out.print()
+    output.print_stamped(summary, session.clock)
+    for line in result.unseen:
+        output.print_item("unseen", line, out)
     if result.page:
         out.print(f"page: {result.page}", soft_wrap=True)
-    tell_written(result.written, session)
+
+
+def _log(result: SyncResult, summary: str) -> None:
+    """Tell everything on stderr, so that whoever collects logs has one object a line and nothing else."""
+    for run in result.flagged:
+        output.warn(f"{run.verdict}: {run.name or run.run}: {'; '.join(run.reasons)}")
+    output.tell(summary)
+    for line in result.unseen:
+        output.tell(f"unseen: {line}")
 
 
 def tell_written(written: Iterable[Written], session: Session) -> None:
@@ -93,23 +114,19 @@ def tell_written(written: Iterable[Written], session: Session) -> None:
             output.tell(f"wrote the {item.what} of {item.where}" + (f": {item.url}" if item.url else ""))
 
 
-def _print_changed(result: SyncResult, out: Console) -> None:
-    flagged = [run for run in result.changed if run.verdict in ("broken", "suspect")]
-    for run in flagged:
-        output.print_run_short(run, out)
-    if flagged:
-        out.print()
-
-
-def _tell_alerts(alerts: Iterable[Mapping[str, object]], session: Session) -> None:
+def _tell_alerts(result: SyncResult, session: Session) -> None:
     """Tell what became of each message; one about several runs once."""
-    messages = {(alert["channel"], alert["title"]): alert for alert in alerts}
+    messages = {(alert["channel"], alert["title"]): alert for alert in result.alerts}
+    shown = set() if session.quiet else {run.run for run in result.flagged}
     for (channel, title), alert in messages.items():
         where, lines = CHANNELS[str(channel)], str(alert["text"]).splitlines()
         if alert["error"]:
-            output.tell(f"no alert in {where} yet: {title}: {alert['error']}; the next sync tries again")
+            output.warn(f"no alert in {where} yet: {title}: {alert['error']}; the next sync tries again")
         elif session.dry_run:
             for line in (f"would alert in {where}: {title}", *(f"    {line}" for line in lines)):
                 output.tell(line)
+        elif channel == LOG:
+            if alert["run"] not in shown:
+                output.warn(f"{title}: {lines[0]}")
         elif not session.quiet:
             output.tell(f"alert in {where}: {title}: {lines[0]}")

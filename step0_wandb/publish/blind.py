@@ -22,6 +22,7 @@ WITHOUT_STEP0 = ("pending", "no-step0")
 NO_GAP = "no gap was logged"
 NO_HOLE = ("step 0 is not logged yet", "no other healthy run of this setup", "gap is exactly 0")
 """How reasons begin that go away with time, or that are alarms: no holes in what is checked."""
+UNREAD = "no metric of a known framework"
 MOST_REASONS = 2
 """Reasons that the one line about a profile gives."""
 
@@ -56,9 +57,15 @@ def coverage(runs: Sequence[JudgedRun]) -> tuple[str, ...]:
     """
     by_profile: dict[str, list[Blind]] = {}
     for spot in blind_spots(runs):
-        if not spot.why.startswith(NO_HOLE):
+        if _is_hole(spot):
             by_profile.setdefault(spot.profile, []).append(spot)
     return tuple(_line(spots) for _, spots in sorted(by_profile.items()))
+
+
+def _is_hole(spot: Blind) -> bool:
+    if spot.what == "no-step0":
+        return spot.why.startswith(UNREAD)
+    return not spot.why.startswith(NO_HOLE)
 
 
 def _line(spots: Sequence[Blind]) -> str:
@@ -82,7 +89,7 @@ def _says(what: str, why: str) -> str:
     if why.startswith(NO_GAP):
         return f"log no gap{why.removeprefix(NO_GAP)}"
     if what in UNEXPLAINED:
-        return f"are {what}: {why}"
+        return f"say nothing: {why}"
     return f"tell nothing by {what}: {why}"
 
 

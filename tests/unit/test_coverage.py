@@ -67,11 +67,12 @@ def test_what_time_will_mend_is_no_hole():
     assert coverage([waiting, alone]) == ()
 
 
-def test_runs_that_no_profile_reads_are_told_too():
-    strange = judged(1, verdict="no-step0", profile=None, setup=None, reasons=("no metric of a framework",))
-    assert coverage([strange, judged(2, profile=None, setup=None)]) == (
-        "1 of 2 runs are no-step0: no metric of a framework",
-    )
+def test_runs_that_no_profile_reads_are_told_and_runs_without_step_0_have_their_verdict_for_it():
+    why = "no metric of a known framework: not an RL run, or its profile is missing"
+    strange = judged(1, verdict="no-step0", profile=None, setup=None, reasons=(why,))
+    died = judged(2, verdict="no-step0", profile=None, setup=None, reasons=("it ended before",))
+    resumed = judged(3, verdict="no-step0", reasons=("its first row is step 400, not 0",))
+    assert coverage([strange, died, resumed]) == (f"1 of 2 runs say nothing: {why}",)
 
 
 def test_with_many_reasons_the_line_gives_two_and_counts_the_rest():
