@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from step0_wandb.delivery import Delivery
-from step0_wandb.news import Item, Newsroom
 from step0_wandb.records import ALIVE
 from step0_wandb.store import Subject
 
@@ -39,6 +37,8 @@ def queue(store: Store, loaded: Loaded, result: Judgement, *, now: datetime) -> 
     What waits there and is not so any more is withdrawn: the verdict got better, the run was labelled or
     deleted, or the setup muted.
     """
+    from step0_wandb.news import Item, Newsroom
+
     settings = loaded.settings.alerts
     channels: list[Channel] = ["log", "wandb", "webhook"] if settings.webhook_env else ["log", "wandb"]
     standing = _standing(store, result, settings.levels, now=now)
@@ -65,9 +65,14 @@ def deliver(
     A message is marked as sent right after whoever takes it has said so. After a crash in between it is
     sent again in the same words, and a W&B server drops it. With `dry_run` nothing is sent.
     """
+    waiting = tuple(store.outbox.unsent())
+    if not waiting:
+        return ()
+    from step0_wandb.delivery import Delivery
+
     delivery = Delivery(loaded, outside)
     told: list[dict[str, object]] = []
-    for queued in store.outbox.unsent():
+    for queued in waiting:
         if not delivery.takes(queued.message.channel):
             continue
         failure = None if dry_run else delivery.send(queued.message)
