@@ -7,6 +7,7 @@ confirms it; nothing of the run is touched. A server that refuses it there gets 
 from __future__ import annotations
 
 import logging
+import re
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -60,9 +61,12 @@ _REFUSALS = {
     FORBIDDEN: "does not let this key alert (HTTP 403)",
     NOT_FOUND: "has no such run, or does not show it to this key (HTTP 404)",
     REFUSED: "",
-    QUERY_ERROR: "",
 }
 """Faults by which a server says no to this very alert; after any other it may have taken it."""
+_SAYS_NO = re.compile(
+    r"permission|denied|forbidden|not (?:found|allowed|authorized)|no access", re.IGNORECASE
+)
+"""What tells a no from trouble, where it comes as a GraphQL error with HTTP 200."""
 _CONNECT_S, _DEADLINE_S, _BODY_BYTES = 5.0, 15.0, 1 << 20
 
 
@@ -157,8 +161,11 @@ class WandbAlerts:
             "wait": WAIT // timedelta(milliseconds=1),
         }
         answer = self._ask(_ALERT, variables).get("notifyScriptableRunAlert")
-        if not (isinstance(answer, dict) and answer.get("success")):
-            raise RefusedError("the server does not confirm the alert")
+        success = answer.get("success") if isinstance(answer, dict) else None
+        if success is False:
+            raise RefusedError("the server does not take the alert")
+        if not success:  # it may have come through: elsewhere it would be a second one
+            raise SourceError("the server does not confirm the alert")
 
     def _raise_on_own(self, message: Message) -> None:
         """Raise an alert on the sync's own run, which is made where a project has none."""
@@ -181,8 +188,9 @@ class WandbAlerts:
         try:
             return self._client.ask(document, variables, _ONCE_MORE)
         except RequestFailed as failure:
-            if failure.fault in _REFUSALS:
-                raise RefusedError(f"the server {_REFUSALS[failure.fault] or failure}") from None
+            no_by_text = failure.fault is QUERY_ERROR and _SAYS_NO.search(failure.detail)
+            if failure.fault in _REFUSALS or no_by_text:
+                raise RefusedError(f"the server {_REFUSALS.get(failure.fault) or failure}") from None
             error = self._client.error(failure)
             if isinstance(error, CredentialsError) or self._client.waited_too_long(0.0):
                 raise OutOfReachError(error.message) from None

@@ -306,12 +306,20 @@ def test_a_failing_alert_keeps_no_other_from_going_out(server, watch):
     assert sorted(run for run, _ in watch.delivered()) == ["first", "second"]
 
 
-def test_a_server_that_does_not_confirm_is_not_believed(server, watch):
+@pytest.mark.parametrize(
+    ("fault", "times", "said"),
+    [("null-project", 1, "does not confirm"), ("null-data", 3, "context deadline exceeded")],
+)
+def test_an_answer_that_says_neither_yes_nor_no_is_asked_again_on_the_same_run(
+    server, watch, fault, times, said
+):
     add_run(server, "bad")
-    server.faults.always("null-project", match=lambda request: request.operations == ("Step0Alert",))
+    server.faults.next(fault, times=times, match=lambda request: request.operations == ("Step0Alert",))
     (alert,) = watch.sync().alerts
     assert not alert["sent"]
-    assert "does not confirm" in alert["error"]
+    assert said in alert["error"]
+    assert [alert["sent"] for alert in watch.sync().alerts] == [True]
+    assert watch.delivered() == [("bad", "Broken at step 0: bad")]
 
 
 def test_no_project_is_made_where_the_server_shows_none(server, watch):

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from step0_wandb.errors import UsageError
+from step0_wandb.delivery import WandbAlerts
+from step0_wandb.errors import SourceError, UsageError
 from step0_wandb.publish.alerts import (
     Stake,
     digest_text,
@@ -21,6 +22,18 @@ from step0_wandb.publish.alerts import (
     stake_text,
 )
 from step0_wandb.publish.webhook import webhook_body, webhook_refusal, webhook_url
+from step0_wandb.sources.credentials import Server
+from step0_wandb.sources.faults import (
+    FORBIDDEN,
+    NO_JSON,
+    NOT_FOUND,
+    QUERY_ERROR,
+    REFUSED,
+    SERVER_ERROR,
+    TOO_SLOW,
+    RequestFailed,
+)
+from step0_wandb.store import Message, Subject
 from tests.support.judged import SETUP, judged
 
 HOSTILE = st.text(st.characters(), max_size=300) | st.text("<>|`*@[](){}&\x1b\u202e\n x", max_size=300)
@@ -144,6 +157,77 @@ def test_a_digest_lists_ten_and_counts_the_rest():
     assert "qwen3-10" not in text
     assert "and 2 more: step0-wandb runs" in text
     assert "https://wandb.ai/team/grpo\n" in text
+
+
+# ── refusals ────────────────────────────────────────────────────────────────
+
+
+class Stub:
+    """A client that answers every alert on a run in one way, and takes those on the sync's own run."""
+
+    server = Server("https://api.example.com", "https://example.com", "a test")
+
+    def __init__(self, answer):
+        self.answer = answer
+        self.runs = []
+
+    def ask(self, document, variables, _how):
+        if "notifyScriptableRunAlert" not in document:
+            return {"project": {"run": {"id": "1"}}}
+        self.runs.append(variables["run"])
+        if variables["run"] == "step0-sync":
+            return {"notifyScriptableRunAlert": {"success": True}}
+        if isinstance(self.answer, RequestFailed):
+            raise self.answer
+        return {"notifyScriptableRunAlert": self.answer}
+
+    def error(self, failure):
+        return failure.as_error("https://api.example.com")
+
+    def waited_too_long(self, _more_s):
+        return False
+
+
+MESSAGE = Message(
+    "wandb", "ERROR", "title", "text", "lab", "rl", "bad", None, (Subject("lab/rl/bad", "broken"),)
+)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"success": False},
+        RequestFailed(FORBIDDEN),
+        RequestFailed(NOT_FOUND),
+        RequestFailed(REFUSED, "HTTP 422"),
+        RequestFailed(QUERY_ERROR, "Permission denied"),
+        RequestFailed(QUERY_ERROR, "run bad not found"),
+    ],
+    ids=str,
+)
+def test_a_no_moves_the_alert_to_the_syncs_own_run(answer):
+    client = Stub(answer)
+    WandbAlerts(client).send(MESSAGE)
+    assert client.runs == ["bad", "step0-sync"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        {"success": None},
+        RequestFailed(QUERY_ERROR, "context deadline exceeded"),
+        RequestFailed(SERVER_ERROR, "HTTP 502"),
+        RequestFailed(NO_JSON, "<html>"),
+        RequestFailed(TOO_SLOW),
+    ],
+    ids=str,
+)
+def test_after_anything_else_than_a_no_the_alert_may_be_out_and_is_moved_nowhere(answer):
+    client = Stub(answer)
+    with pytest.raises(SourceError):
+        WandbAlerts(client).send(MESSAGE)
+    assert client.runs == ["bad"]
 
 
 # ── the webhook ─────────────────────────────────────────────────────────────
