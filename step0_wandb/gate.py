@@ -10,7 +10,7 @@ from step0_wandb.errors import NoStep0Error, SourceError, Step0Error, UsageError
 from step0_wandb.job import profiles_of
 from step0_wandb.pull import pull
 from step0_wandb.records import ALIVE
-from step0_wandb.single import judge_one
+from step0_wandb.single import basis_of, judge_one
 from step0_wandb.sources.address import LocalAddress, RemoteAddress, parse_address
 from step0_wandb.step0 import Step0Finder
 from step0_wandb.store import NOWHERE, Store
@@ -132,7 +132,11 @@ class Gate:
 
     def judged(self, text: str, newest: Newest | None = None) -> JudgedRun:
         """Wait for the step 0 of a run and judge it; see `wait`."""
-        return judge_one(self.wait(text, newest), self._job.loaded)
+        record = self.wait(text, newest)
+        basis = basis_of(record, self._job)
+        if basis.said:
+            self._patience.told(basis.said)
+        return judge_one(record, self._job.loaded, basis)
 
     def wait(self, text: str, newest: Newest | None = None) -> RunRecord:
         """Wait until the step 0 of a run is there, and return the run.

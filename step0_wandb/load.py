@@ -11,7 +11,9 @@ from step0_wandb.installed import Installed
 from step0_wandb.job import job_of, profiles_of, read_into
 from step0_wandb.step0 import Step0Finder
 from step0_wandb.store import NOWHERE, Store
+from step0_wandb.target import targets
 from step0_wandb.verdicts import judged_runs, weigh
+from step0_wandb.writing import restore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,6 +128,8 @@ def _read(source: str, job: Job) -> Origin:
         failure = read_into(store, source, job).failure
         if failure:
             raise failure
+        # What people said from the shell of somebody's store travels with the project.
+        restore(store, [target for target in targets([source], job.loaded) if target.texts], job.outside())
         origin.image = store.image()
     return origin
 

@@ -95,7 +95,8 @@ def test_the_verdict_is_printed_and_what_is_waited_for_told_beside_it(server, tm
     answer = gate(tmp_path, server, "lab/rl/r")
     assert answer.out.startswith("broken  qwen3-try\n")
     assert "ppo_kl is 0.300 at the first optimizer step" in answer.out
-    assert answer.err == "waiting for step 0 of lab/rl/r, 1 h at most\n"
+    told = [line.partition("Z ")[2] for line in answer.err.splitlines()]  # each begins with the time
+    assert told == ["waiting for step 0 of lab/rl/r, 1 h at most", "ranges: lab/rl, just read, 1 run"]
     assert gate(tmp_path, server, "lab/rl/r", "--quiet").err == ""
 
 
@@ -174,7 +175,10 @@ def test_ctrl_c_is_one_clear_line(server, tmp_path):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert (out, err) == ("", "Interrupted while waiting for lab/rl/r, which was left alone.\n")
+    assert (out, err.partition("Z ")[2]) == (
+        "",
+        "Interrupted while waiting for lab/rl/r, which was left alone.\n",
+    )
 
 
 def test_a_broken_run_is_stopped_within_75_s_of_its_step_0(server, tmp_path):
