@@ -136,7 +136,6 @@ def write(job: Job, login: Login, *, environ: Mapping[str, str], deadline_s: flo
     failures = {line["part"]: _safe(line["error"], login) for line in answers if "error" in line}
     parts = {line["part"] for line in answers if "error" not in line}
     if "run" not in parts:
-        parts.discard("tables")  # what a run logs is known to have arrived when the run has ended well
         why = (
             f"not done within {deadline_s:g} s"
             if late.is_set()

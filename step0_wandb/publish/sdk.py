@@ -56,20 +56,39 @@ def main() -> None:
 
 
 def write(job: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    """Write what a job names; yield each part as it is done, or why it failed.
+    """Write what a job names; yield each part once it has arrived, or why it failed.
 
-    The tables come first, since the report's panels need the run; the state last, since it says what was
-    written besides. A part that fails does not keep the others from being written.
+    The tables come first, since the report's panels need the run. The state comes last, in a session of
+    its own: it says what was written besides, and what a run logs has arrived when the run has ended well.
+    A part that fails does not keep the others from being written.
 
     Parameters
     ----------
     job : mapping
         As `process.Job` gives it.
     """
-    done: dict[str, str] = dict(job["state"]["written"]) if job["state"] else {}
-    fresh = False
+    done = dict(job["state"]["written"]) if job["state"] else {}
+    answers: list[dict[str, str]] = []
+    if job["tables"] or job["report"]:
+        with own_run(job) as run:
+            if job["tables"]:
+                answers.append(_tried("tables", log_tables, run, job["tables"]))
+            if job["report"]:
+                answers.append(_tried("report", save_report, job))
+    news = {answer["part"] for answer in answers if "error" not in answer}
+    yield from answers
+    if job["state"] and (job["state_is_news"] or news):
+        done |= {part: job["marks"][part] for part in news}
+        with own_run(job) as run:
+            answer = _tried("state", log_state, run, job, {**job["state"], "written": done})
+        yield answer
+    yield {"part": "run"}
+
+
+def own_run(job: Mapping[str, Any]) -> wandb.Run:
+    """Return the sync's own run of a project, resumed or begun."""
     known = wandb.Settings.model_fields
-    with wandb.init(
+    return wandb.init(
         entity=job["entity"],
         project=job["project"],
         id=job["run"],
@@ -77,24 +96,16 @@ def write(job: Mapping[str, Any]) -> Iterator[dict[str, str]]:
         job_type=job["run"],
         resume="allow",
         settings=wandb.Settings(**{name: SETTINGS[name] for name in SETTINGS if name in known}),
-    ) as run:
-        parts: dict[str, Callable[[], None]] = {
-            "tables": lambda: log_tables(run, job["tables"]),
-            "report": lambda: save_report(job),
-            "state": lambda: log_state(run, job, {**job["state"], "written": done}),
-        }
-        for part, act in parts.items():
-            if job[part] is None or (part == "state" and not (job["state_is_news"] or fresh)):
-                continue
-            try:
-                act()
-            except Exception as error:  # noqa: BLE001 - whatever the client raises, the other parts go on
-                yield {"part": part, "error": f"{type(error).__name__}: {error}"}
-            else:
-                done[part] = job["marks"][part]
-                fresh = True
-                yield {"part": part}
-    yield {"part": "run"}
+    )
+
+
+def _tried(part: str, act: Callable[..., None], *given: Any) -> dict[str, str]:
+    """Write one part and return the answer."""
+    try:
+        act(*given)
+    except Exception as error:  # noqa: BLE001 - whatever the client raises, the other parts go on
+        return {"part": part, "error": f"{type(error).__name__}: {error}"}
+    return {"part": part}
 
 
 def log_tables(run: wandb.Run, tables: Mapping[str, Any]) -> None:
