@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from step0_wandb.errors import SourceError, Step0Error
 from step0_wandb.records import ALIVE, Problem
-from step0_wandb.rollouts import judge_later
 from step0_wandb.sources.address import RemoteAddress
 
 if TYPE_CHECKING:
@@ -52,6 +51,8 @@ def follow(store: Store, finder: RolloutFinder, outside: Outside, *, since: date
     Looked at are the runs that still run, those that ran at the last look, and those created after
     `since` that were never looked at. What cannot be read is told, and looked at again next time.
     """
+    from step0_wandb.rollouts import judge_later
+
     kept: dict[str, Any] = dict(cast("Mapping[str, Any]", store.meta(NOTE) or {}))
     before = dict(kept)
     problems = []

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from step0_wandb import alerting, writing
+from step0_wandb import afterwards, alerting, writing
 from step0_wandb.errors import UsageError
 from step0_wandb.installed import Installed, compared
 from step0_wandb.profiles import load_profiles
@@ -190,6 +190,7 @@ def run_sync(job: Job) -> SyncResult:
         unread = [part.result.source for part in pulled if part.failure]
         ready = writing.restore(store, wanted, outside, unread=unread)
         store.end_mutes(now=job.clock())
+        unfollowed = _follow(store, job, outside)
         news = store.stale
         changed = judge_store(store, job.loaded, now=job.clock()) if news else ()
         alerts = alerting.deliver(store, job.loaded, outside, dry_run=job.dry_run)
@@ -200,7 +201,11 @@ def run_sync(job: Job) -> SyncResult:
             counts=store.counts(),
             changed=tuple(store.judged(keys=changed)) if changed else (),
             setups=tuple(store.setups()),
-            problems=(*(problem for part in pulled for problem in part.problems), *published.problems),
+            problems=(
+                *(problem for part in pulled for problem in part.problems),
+                *unfollowed,
+                *published.problems,
+            ),
             alerts=alerts,
             page=page,
             written=published.written,
@@ -226,6 +231,16 @@ def _read_all(store: Store, texts: Sequence[str], job: Job, outside: Outside) ->
     return pulled
 
 
+def _follow(store: Store, job: Job, outside: Outside) -> tuple[Problem, ...]:
+    """Look at what runs logged after their step 0, where the settings ask for it."""
+    if not job.loaded.settings.checks.every_rollout:
+        return ()
+    from step0_wandb.rollouts import RolloutFinder
+
+    finder = RolloutFinder(profiles_of(job.loaded))
+    return afterwards.follow(store, finder, outside, since=job.clock() - job.loaded.settings.alerts.since)
+
+
 def profiles_of(loaded: Loaded) -> Profiles:
     """Return the profiles, with the settings' changes to their setups."""
     changes = {name: change.model_dump() for name, change in loaded.settings.setup.items()}
@@ -238,8 +253,10 @@ def judge_store(store: Store, loaded: Loaded, *, now: datetime) -> tuple[str, ..
     from step0_wandb.publish.blind import coverage
     from step0_wandb.verdicts import judged_runs, setup_ranges, weigh
 
-    settings = loaded.settings.ranges
-    result = weigh(store.frame(), alpha=settings.alpha, broken_ratio=settings.broken_ratio)
+    settings, runs = loaded.settings.ranges, store.frame()
+    if loaded.settings.checks.every_rollout:
+        runs = afterwards.joined(store, runs)
+    result = weigh(runs, alpha=settings.alpha, broken_ratio=settings.broken_ratio)
     judged = judged_runs(result)
     packages = partial(compared, Installed(store, Step0Finder(profiles_of(loaded))))
     setups = with_what_changed(setup_ranges(result), result, store, packages=packages)
@@ -264,11 +281,12 @@ def _refresh(store: Store, finder: Step0Finder, job: Job) -> None:
             store.save_facts([(record.key, finder.facts(record)) for record in store.records()])
             store.forget_marks(status="no-step0")
             store.set_meta("profiles", profiles)
-    ranges = job.loaded.settings.ranges.model_dump_json()
-    if store.meta("ranges") != ranges:
+    settings = job.loaded.settings
+    judging = settings.ranges.model_dump_json() + settings.checks.model_dump_json()
+    if store.meta("judging") != judging:
         with store.transaction():
             store.mark_stale()
-            store.set_meta("ranges", ranges)
+            store.set_meta("judging", judging)
 
 
 def _page(store: Store, job: Job, *, news: bool) -> Path | None:

@@ -28,8 +28,8 @@ JUMP = 3.0
 """A gap after the first update of so many times step 0's is told. Healthy gaps stayed within 1.5 times
 (TRL issue 5312, Miles PR 3098); with stale weights 20 times was seen."""
 _STALE = "the engine may not have got the new weights"
-_PRUNED_AT = 1024
-"""Rows are thinned out when so many have come together: each time all of them are gone through."""
+_PRUNED_FROM = 1024
+"""Rows are thinned out when there are so many, then twice as many, and so on: it goes through all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +85,12 @@ class RolloutFinder(Step0Finder):
 
     def prune(self, rows: Sequence[HistoryRow], config: Mapping[str, Json]) -> tuple[HistoryRow, ...]:
         """Return the rows of step 0 and of all openings, these without numbers that no check needs."""
-        found = self._candidate(rows, config)
-        if found is None or len(rows) % _PRUNED_AT:
+        if len(rows) < _PRUNED_FROM or len(rows).bit_count() > 1:
             return tuple(rows)
         kept = {row.order: row for row in super().prune(rows, config)}
+        found = self._candidate(rows, config)
+        if found is None:
+            return tuple(kept.values())
         names = {*found.profile.metrics.names, *found.profile.step.keys}
         for row, _ in _opening_rows(found.profile, rows, config):
             kept.setdefault(row.order, _slim(row, names))
@@ -137,15 +139,17 @@ class Later:
         }
 
 
-def judge_later(finder: RolloutFinder, record: RunRecord) -> tuple[Later, ...]:
+def judge_later(finder: RolloutFinder, record: RunRecord, facts: RunFacts | None = None) -> tuple[Later, ...]:
     """Judge what a run has logged after its step 0; nothing where it has none.
 
     Parameters
     ----------
     record : RunRecord
         With the rows that `finder` keeps.
+    facts : RunFacts, optional
+        What is made of its step 0; None makes it anew.
     """
-    facts = finder.facts(record)
+    facts = facts or finder.facts(record)
     if facts.step0.profile is None or facts.plan is None:
         return ()
     openings = finder.openings(record)

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from step0_wandb.afterwards import with_server_rows
 from step0_wandb.errors import NoStep0Error, Step0Error, UsageError
 from step0_wandb.explanation import explain_judged
 from step0_wandb.installed import Installed
 from step0_wandb.job import profiles_of, read_into
-from step0_wandb.sources.address import RemoteAddress
+from step0_wandb.pull import pull
+from step0_wandb.rollouts import RolloutFinder, judge_later
+from step0_wandb.sources.address import RemoteAddress, parse_address
 from step0_wandb.step0 import Step0Finder
 from step0_wandb.store import NOWHERE, Store, columns_of
 from step0_wandb.text import count
 from step0_wandb.writing import travelling_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pandas as pd
 
     from step0_wandb.explanation import Explanation
     from step0_wandb.job import Job
     from step0_wandb.records import JudgedRun, Problem, RunFacts, RunRecord
+    from step0_wandb.rollouts import Later
     from step0_wandb.settings import Loaded
     from step0_wandb.sources.scan import Readable
     from step0_wandb.store import Label
@@ -37,15 +41,27 @@ RUN_FILE = ".wandb"
 
 @dataclass(frozen=True, slots=True)
 class OneRun:
-    """The one run that a source holds, what is made of it, and what could not be read of it."""
+    """The one run that a source holds, what is made of it, and what could not be read of it.
+
+    Attributes
+    ----------
+    later : tuple of Later
+        What it logged after step 0, judged; empty where nobody asked.
+    """
 
     record: RunRecord
     facts: RunFacts
     problems: tuple[Problem, ...] = ()
+    later: tuple[Later, ...] = ()
 
 
-def read_one(text: str, job: Job) -> OneRun:
+def read_one(text: str, job: Job, *, every_rollout: bool = False) -> OneRun:
     """Read the one run that `text` names; ``-`` is a console log on standard input.
+
+    Parameters
+    ----------
+    every_rollout : bool
+        Read on to the end, and judge the first step of every rollout.
 
     Raises
     ------
@@ -56,10 +72,22 @@ def read_one(text: str, job: Job) -> OneRun:
     SourceError, CredentialsError
         The source cannot be read.
     """
-    if log := _console_log(text, job):
-        return log
+    profiles = profiles_of(job.loaded)
+    finder = RolloutFinder(profiles) if every_rollout else Step0Finder(profiles)
+    one = _console_log(text, finder) or _run_of(text, finder, job)
+    if not isinstance(finder, RolloutFinder):
+        return one
+    if one.record.url is not None:
+        one = replace(one, record=with_server_rows(one.record, finder, job.outside()))
+    return replace(one, later=judge_later(finder, one.record, one.facts))
+
+
+def _run_of(text: str, finder: Step0Finder, job: Job) -> OneRun:
+    """Read a run of W&B; of one on a server its step 0 alone, whatever the finder looks for."""
+    if isinstance(parse_address(text), RemoteAddress):
+        finder = Step0Finder(finder.profiles)
     with Store.open(NOWHERE, mode="copy") as store:
-        pulled = read_into(store, text, job)
+        (pulled,) = pull(store, [text], finder, job.outside())
         if pulled.failure:
             raise pulled.failure
         records = list(store.records())
@@ -73,18 +101,16 @@ def read_one(text: str, job: Job) -> OneRun:
         raise NoStep0Error(
             f"{text} holds no run yet", "Its file is empty, or was just begun: try again soon."
         )
-    facts = Step0Finder(profiles_of(job.loaded)).facts(records[0])
-    return OneRun(records[0], facts, pulled.problems)
+    return OneRun(records[0], finder.facts(records[0]), pulled.problems)
 
 
-def _console_log(text: str, job: Job) -> OneRun | None:
+def _console_log(text: str, finder: Step0Finder) -> OneRun | None:
     """Read a console log; None where `text` names something else."""
     path = Path(text.removeprefix("file:")).expanduser()
     if text != STDIN and (path.suffix == RUN_FILE or not path.is_file()):
         return None
     from step0_wandb.sources.console import read_console, read_stream
 
-    finder = Step0Finder(profiles_of(job.loaded))
     log = (
         read_stream(cast("Readable", sys.stdin.buffer), finder)
         if text == STDIN
@@ -140,16 +166,30 @@ def basis_of(record: RunRecord, job: Job) -> Basis:
 
 
 def judge_one(
-    record: RunRecord, loaded: Loaded, basis: Basis | None = None, *, facts: RunFacts | None = None
+    record: RunRecord,
+    loaded: Loaded,
+    basis: Basis | None = None,
+    *,
+    facts: RunFacts | None = None,
+    later: Sequence[Later] = (),
 ) -> JudgedRun:
-    """Judge one run by the store's ranges, or by another basis; without any by what the run itself says."""
+    """Judge one run by the store's ranges, or by another basis; without any by what the run itself says.
+
+    Parameters
+    ----------
+    facts : RunFacts, optional
+        What is made of the run; None makes it anew.
+    later : sequence of Later
+        Further checks, answered already.
+    """
     import pandas as pd
 
     from step0_wandb.verdicts import judged_runs, weigh
 
     facts = facts or Step0Finder(profiles_of(loaded)).facts(record)
     basis = basis or Basis(_stored(loaded))
-    row = pd.DataFrame([columns_of(record, facts)])
+    answers = {name: value for answer in later for name, value in answer.columns().items()}
+    row = pd.DataFrame([{**columns_of(record, facts), **answers}])
     if label := basis.labels.get(record.key):
         row = row.assign(label=label.label, label_why=label.why, label_who=label.who)
     ranges = None

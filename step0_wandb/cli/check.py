@@ -24,6 +24,14 @@ def check(
             help="A run directory, a .wandb file, entity/project/run_id, a console log, or - for one on stdin.",
         ),
     ],
+    *,
+    every_rollout: Annotated[
+        bool,
+        typer.Option(
+            "--every-rollout",
+            help="Also judge the first step of each rollout, and the gap after the first update.",
+        ),
+    ] = False,
 ) -> None:
     """Judge one run against the store's ranges; write nothing.
 
@@ -31,11 +39,12 @@ def check(
     """
     from step0_wandb.single import basis_of, judge_one, read_one
 
-    one = read_one(source, session.job())
+    asked = every_rollout or session.loaded.settings.checks.every_rollout
+    one = read_one(source, session.job(), every_rollout=asked)
     basis = basis_of(one.record, session.job())
     if basis.said:
         output.tell(basis.said)
-    run = judge_one(one.record, session.loaded, basis, facts=one.facts)
+    run = judge_one(one.record, session.loaded, basis, facts=one.facts, later=one.later)
     for problem in one.problems:
         output.tell(f"problem: {problem.where}: {problem.what}")
     if session.as_json:

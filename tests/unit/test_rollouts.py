@@ -125,7 +125,7 @@ def test_thinning_out_on_the_way_changes_nothing_of_what_is_judged(count, steps,
 
 def _padded(rows):
     """Return as many rows as make the finder thin them out; the doubles say nothing new."""
-    missing = -len(rows) % 1024
+    missing = 1024 - len(rows)
     return (*rows, *(HistoryRow(rows[-1].values, rows[-1].order) for _ in range(missing)))
 
 
