@@ -7,7 +7,7 @@ written here is a new, empty report: asked in a way that cannot make two of them
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
@@ -110,7 +110,7 @@ class Shelf:
     account: Account
     patient: GraphQLClient
     once: GraphQLClient
-    environ: Mapping[str, str]
+    environ: Mapping[str, str] = field(repr=False)  # the key may be in it
 
     def state(self) -> bytes | None:
         """Return the document of the state that was last written; None where there is none.
