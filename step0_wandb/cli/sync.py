@@ -55,7 +55,7 @@ def sync(
 
 def sync_document(result: SyncResult) -> dict[str, Json]:
     """Return the result as the document of the contract."""
-    names = ("sources", "counts", "changed", "alerts", "setups", "problems")
+    names = ("sources", "counts", "changed", "alerts", "setups", "problems", "written")
     return documents.document("sync", **{name: getattr(result, name) for name in names})
 
 

@@ -1,0 +1,86 @@
+"""Which projects a sync writes to, and what of the store concerns each."""
+
+import pytest
+
+from step0_wandb.errors import UsageError
+from step0_wandb.settings import load_settings
+from step0_wandb.target import shown_in, targets
+
+
+def loaded(tmp_path, **flags):
+    return load_settings(cwd=tmp_path, environ={}, flags=flags)
+
+
+def described(found):
+    return {
+        str(target): ("shows" if target.shows else "") + (" travels" if target.travels else "")
+        for target in found
+    }
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        (None, {"team/rl": " travels", "team/sft": " travels"}),
+        ("same", {"team/rl": "shows travels", "team/sft": "shows travels"}),
+        ("team/sft", {"team/rl": " travels", "team/sft": "shows travels"}),
+        (
+            "https://wandb.example.com/team/health",
+            {"team/rl": " travels", "team/sft": " travels", "team/health": "shows travels"},
+        ),
+    ],
+)
+def test_every_project_that_is_read_gets_the_state_and_those_of_the_setting_tables_and_report(
+    tmp_path, setting, expected
+):
+    (tmp_path / "wandb").mkdir()
+    sources = [
+        "team/rl/7f3a",
+        str(tmp_path / "wandb"),
+        "https://wandb.example.com/team/rl",
+        "wandb:team/sft",
+        "no such thing",
+    ]
+    found = targets(sources, loaded(tmp_path, **{"report.wandb": setting}))
+    assert described(found) == expected
+    assert [target.texts for target in found[:2]] == [(sources[0], sources[2]), (sources[3],)]
+    assert str(found[0].address) == "team/rl"
+
+
+def test_directories_alone_write_to_no_project_unless_one_is_named(tmp_path):
+    assert targets([str(tmp_path)], loaded(tmp_path, **{"report.wandb": "same"})) == ()
+    [home] = targets([str(tmp_path)], loaded(tmp_path, **{"report.wandb": "team/health"}))
+    assert (str(home), home.shows, home.share.everything) == ("team/health", True, True)
+
+
+def test_without_the_state_only_projects_with_a_report_are_written_to(tmp_path):
+    settings = {"report.wandb": "team/health", "report.state": False}
+    found = targets(["team/rl"], loaded(tmp_path, **settings))
+    assert described(found) == {"team/health": "shows"}
+    assert targets(["team/rl"], loaded(tmp_path, **{"report.state": False})) == ()
+
+
+def test_runs_of_no_project_count_as_the_first_projects(tmp_path):
+    first, second = targets(["team/rl", "team/sft"], loaded(tmp_path))
+    keys = {"rl": "team/rl/a", "sft": "team/sft/b", "disk": "_/rl/c", "other": "else/where/d"}
+    assert {name for name, key in keys.items() if first.share.has(key)} == {"rl", "disk", "other"}
+    assert {name for name, key in keys.items() if second.share.has(key)} == {"sft"}
+
+
+@pytest.mark.parametrize("setting", ["health", "./wandb", "a/b/c/d/e", "https://wandb.example.com/"])
+def test_a_setting_that_names_no_project_is_refused_with_its_value(tmp_path, setting):
+    with pytest.raises(UsageError, match=r"report\.wandb = ") as caught:
+        targets(["team/rl"], loaded(tmp_path, **{"report.wandb": setting}))
+    assert setting in caught.value.message
+
+
+def test_the_report_command_takes_the_settings_projects_or_the_one_it_is_given(tmp_path):
+    known = targets(["team/rl", "team/sft"], loaded(tmp_path, **{"report.wandb": "same"}))
+    assert shown_in(known, None, travels=True) == known
+    assert shown_in(known, "team/sft", travels=True) == known[1:]
+    [other] = shown_in(known, "team/health", travels=False)
+    assert (str(other), other.share.everything, other.travels) == ("team/health", True, False)
+    with pytest.raises(UsageError, match="no source is a W&B project"):
+        shown_in((), None, travels=True)
+    with pytest.raises(UsageError, match="--wandb = 'health' names no W&B project"):
+        shown_in(known, "health", travels=True)
