@@ -6,7 +6,9 @@ from datetime import timedelta
 
 import pytest
 
+from step0_wandb.errors import StoreError
 from step0_wandb.store import Accept, Mute
+from step0_wandb.store.outbox import Outbox
 from tests.support.alerts import BROKEN, LOW, NOW, SUSPECT, Watch, add_healthy, add_run
 from tests.support.miles import miles_run
 from tests.support.wandb_server import WandbServer
@@ -353,6 +355,22 @@ def test_a_lost_answer_is_sent_again_in_the_same_words_and_people_get_one(server
     assert [alert["sent"] for alert in watch.sync().alerts] == [True]
     assert watch.delivered() == [("bad", "Broken at step 0: bad")]
     assert len({(alert.title, alert.text) for alert in server.alert_attempts}) == 1
+
+
+def test_a_verdict_is_stored_with_its_alert_or_not_at_all(server, watch, monkeypatch):
+    add_run(server, "bad")
+
+    def full(*_arguments, **_options):
+        raise StoreError("the disk is full")
+
+    with monkeypatch.context() as crash:
+        crash.setattr(Outbox, "add", full)
+        with pytest.raises(StoreError):
+            watch.sync()
+    with watch.store("read") as store:
+        assert (store.judged(), store.stale) == ([], True)
+    watch.sync()
+    assert watch.delivered() == [("bad", "Broken at step 0: bad")]
 
 
 def test_every_third_answer_lost_doubles_nothing_and_loses_nothing(server, watch):
