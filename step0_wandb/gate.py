@@ -1,4 +1,4 @@
-"""Wait for the step-0 row of a live run, judge it, and stop the run if it is broken."""
+"""Wait for the step-0 row of a live run, and judge it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from step0_wandb.errors import NoStep0Error, SourceError, Step0Error, UsageError
+from step0_wandb.errors import NoStep0Error, SourceError, UsageError
 from step0_wandb.job import profiles_of
 from step0_wandb.pull import pull
-from step0_wandb.records import ALIVE
+from step0_wandb.rollouts import RolloutFinder, judge_later
 from step0_wandb.single import basis_of, judge_one
 from step0_wandb.sources.address import LocalAddress, RemoteAddress, parse_address
 from step0_wandb.step0 import Step0Finder
@@ -23,14 +23,16 @@ if TYPE_CHECKING:
     from step0_wandb.job import Job
     from step0_wandb.pull import Outside
     from step0_wandb.records import JudgedRun, RunRecord
+    from step0_wandb.rollouts import Later
     from step0_wandb.sources.address import Address
     from step0_wandb.sources.control import RunControl
+    from step0_wandb.sources.rollouts import RolloutRows
 
 _Answer = TypeVar("_Answer")
 
 SETTLE_LOOKS = 2
 """Further looks at a step 0 that lacks a metric: its second row may be on its way."""
-_STATE_POLL_S = 5.0
+_MORE_TIME = "Long evaluations come first in some jobs: give more time with --timeout."
 _PATHS = ("file:", "/", ".", "~")
 """What begins so names a path, also one that is not there yet."""
 
@@ -92,22 +94,11 @@ class Newest:
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
-    """What became of asking the server to stop a run.
+class _Found:
+    """A run whose step 0 is there, or that ended without one, and where it is read."""
 
-    Attributes
-    ----------
-    asked : bool
-        Whether the server took the request.
-    stopped : bool
-        Whether the run has ended.
-    says : str
-        The same as a sentence; with what to do where it still runs.
-    """
-
-    asked: bool
-    stopped: bool
-    says: str = ""
+    record: RunRecord
+    address: Address
 
 
 class Gate:
@@ -130,13 +121,25 @@ class Gate:
         self._answered = False
         self._trouble: SourceError | None = None
 
-    def judged(self, text: str, newest: Newest | None = None) -> JudgedRun:
-        """Wait for the step 0 of a run and judge it; see `wait`."""
-        record = self.wait(text, newest)
+    def judged(self, text: str, newest: Newest | None = None, *, rollouts: int = 1) -> JudgedRun:
+        """Wait for the step 0 of a run and judge it; see `wait`.
+
+        Parameters
+        ----------
+        rollouts : int
+            Unless step 0 is broken, wait for the first step of so many rollouts and judge these too.
+        """
+        found = self._found(text, newest)
+        record = found.record
         basis = basis_of(record, self._job)
         if basis.said:
             self._patience.told(basis.said)
-        return judge_one(record, self._job.loaded, basis)
+        judged = judge_one(record, self._job.loaded, basis)
+        if rollouts < 2 or judged.verdict in ("broken", "pending", "no-step0"):  # noqa: PLR2004 - step 0 is the first
+            return judged
+        self._patience.told(f"step 0 is {judged.verdict}; waiting for the first step of {rollouts} rollouts")
+        later = self._later(found, rollouts)
+        return judge_one(record, self._job.loaded, basis, later=later)
 
     def wait(self, text: str, newest: Newest | None = None) -> RunRecord:
         """Wait until the step 0 of a run is there, and return the run.
@@ -165,58 +168,20 @@ class Gate:
         CredentialsError
             No key was found, or the server refused it.
         """
+        return self._found(text, newest).record
+
+    def _found(self, text: str, newest: Newest | None) -> _Found:
         address = self._address(text)
         if isinstance(address, LocalAddress):
-            return self._step0(address, newest)
+            return _Found(self._step0(address, newest), address)
         if address.run_id is not None:
-            return self._step0(address)
+            return _Found(self._step0(address), address)
         if newest is None:
             raise UsageError(
                 f"{text} is a whole project, and gate waits for one run",
                 "Give ENTITY/PROJECT/RUN_ID, or --group or --name of the run to come; a path begins with ./",
             )
         return self._newest_of(address, newest)
-
-    def stop(self, run: JudgedRun) -> Stopped:
-        """Ask the server to stop a run, and see what becomes of it; what fails is told, not raised."""
-        if run.url is None:
-            return Stopped(
-                asked=False,
-                stopped=False,
-                says="a run on disk has no server that could stop it; end its job yourself",
-            )
-        entity, project, run_id = run.run.split("/", 2)
-        try:
-            control = self._control(RemoteAddress(entity, project), self._patience.stop_wait_s)
-            state = control.state(run_id)
-            if state not in ALIVE:
-                return Stopped(asked=False, stopped=True, says=f"the run had ended before: it is {state}")
-            if not control.stop(run_id):
-                says = "the server refused to stop the run; end its job yourself"
-                return Stopped(asked=False, stopped=False, says=says)
-        except Step0Error as error:
-            says = f"the server could not be asked: {error.message}; end the run's job yourself"
-            return Stopped(asked=False, stopped=False, says=says)
-        return self._stopping(control, run_id)
-
-    def _stopping(self, control: RunControl, run_id: str) -> Stopped:
-        """Wait for a run that was asked to stop."""
-        asked = f"asked at {self._job.clock():%H:%M} UTC"
-        until = self._patience.now() + self._patience.stop_wait_s
-        while (rest_s := until - self._patience.now()) > 0:
-            self._patience.sleep(min(rest_s, _STATE_POLL_S))
-            try:
-                state = control.state(run_id)
-            except Step0Error as error:
-                says = f"{asked}, but what became of it is not known: {error.message}"
-                return Stopped(asked=True, stopped=False, says=says)
-            if state not in ALIVE:
-                return Stopped(asked=True, stopped=True, says=f"{asked}; the run is {state}")
-        says = (
-            f"{asked}, still running after {self._patience.stop_wait_s:.0f} s: W&B interrupts the main thread of "
-            "each process that logs, and a Ray worker can swallow that; end the job itself (ray job stop, scancel)"
-        )
-        return Stopped(asked=True, stopped=False, says=says)
 
     def _address(self, text: str) -> Address:
         """Return what the text names: a path may not be there yet, a stored run goes by its name too."""
@@ -244,7 +209,7 @@ class Gate:
             record = store.record(keys[0]) if len(keys) == 1 else None
         return record.key if record and record.url else None
 
-    def _newest_of(self, project: RemoteAddress, newest: Newest) -> RunRecord:
+    def _newest_of(self, project: RemoteAddress, newest: Newest) -> _Found:
         """Return the newest run that matches; one that was over when the gate began is of another launch."""
         over: set[str] = set()
         while True:
@@ -252,7 +217,7 @@ class Gate:
             record = self._step0(address)
             earlier = record.created_at is not None and record.created_at < self._called_at
             if record.alive or not earlier or self._finder.find(record).status != "no-step0":
-                return record
+                return _Found(record, address)
             over.add(record.run_id)
             self._patience.told(
                 f"{address} ended before its step 0 and before this wait; waiting for a newer one"
@@ -271,7 +236,7 @@ class Gate:
                 run = max(found, key=lambda node: (node.created_at or newest.since, node.name))
                 return replace(project, run_id=run.name)
             self._rest(
-                self._patience.server_poll_s,
+                project,
                 f"No run of {project} with {newest} appeared within {span_text(self._patience.timeout)}",
                 "Check the name, or give the job more time with --timeout.",
             )
@@ -279,11 +244,10 @@ class Gate:
     def _step0(self, address: Address, newest: Newest | None = None) -> RunRecord:
         """Wait for the step 0 of one run."""
         self._patience.told(f"waiting for step 0 of {address}, {span_text(self._patience.timeout)} at most")
-        is_local = isinstance(address, LocalAddress)
         unsettled = 0
         with Store.open(NOWHERE, mode="copy") as store:
             while True:
-                why_not = self._read(store, address)
+                why_not = self._read(store, address, self._finder)
                 record = _the_run(list(store.records()), address, newest)
                 if record is not None:
                     status = self._finder.find(record).status
@@ -292,28 +256,61 @@ class Gate:
                     if settled or status == "no-step0" or not record.alive:
                         return record
                 self._rest(
-                    self._patience.disk_poll_s if is_local else self._patience.server_poll_s,
+                    address,
                     f"{address} has logged no step 0 within {span_text(self._patience.timeout)}",
-                    why_not or "Long evaluations come first in some jobs: give more time with --timeout.",
+                    why_not or _MORE_TIME,
                 )
 
-    def _read(self, store: Store, address: Address) -> str:
+    def _later(self, found: _Found, rollouts: int) -> tuple[Later, ...]:
+        """Wait for the first step of some rollouts, or the end of the run, and judge them."""
+        finder = RolloutFinder(self._finder.profiles, until=rollouts)
+        record, address = found.record, found.address
+        with Store.open(NOWHERE, mode="copy") as store:
+            source = store if isinstance(address, LocalAddress) else self._following(record, address)
+            while True:
+                record = self._grown(record, address, finder, source)
+                if finder.decided(record.rows, record.config) or not record.alive:
+                    return judge_later(finder, record)
+                self._rest(
+                    address,
+                    f"{address} has logged step 0, and not the first step of {rollouts} rollouts "
+                    f"within {span_text(self._patience.timeout)}",
+                    _MORE_TIME,
+                )
+
+    def _following(self, record: RunRecord, address: RemoteAddress) -> RolloutRows:
+        from step0_wandb.sources.rollouts import RolloutRows
+
+        profile = self._finder.profiles.by_name[self._finder.find(record).profile or ""]
+        return RolloutRows(self._outside().client(), address, profile)
+
+    def _grown(
+        self, record: RunRecord, address: Address, finder: RolloutFinder, source: Store | RolloutRows
+    ) -> RunRecord:
+        """Return a run with what it has logged meanwhile."""
+        if isinstance(source, Store):
+            self._read(source, address, finder)
+            return source.record(record.key) or record
+        rows = self._ask(source.read) or ()
+        return replace(record, rows=(*record.rows, *rows), state=source.state or record.state)
+
+    def _read(self, store: Store, address: Address, finder: Step0Finder) -> str:
         """Read what is new of a run; return why there is nothing yet, where that is known."""
         if isinstance(address, RemoteAddress):
-            self._ask(lambda: self._pull(store, f"wandb:{address}"))
+            self._ask(lambda: self._pull(store, f"wandb:{address}", finder))
         elif not address.path.exists():
             return "There is no such directory yet: check the path."
         else:
             try:
-                self._pull(store, f"file:{address.path}")
+                self._pull(store, f"file:{address.path}", finder)
             except SourceError as error:
                 if not address.path.is_dir():
                     raise
                 return error.message
         return ""
 
-    def _pull(self, store: Store, text: str) -> None:
-        (pulled,) = pull(store, [text], self._finder, self._outside())
+    def _pull(self, store: Store, text: str, finder: Step0Finder) -> None:
+        (pulled,) = pull(store, [text], finder, self._outside())
         if pulled.failure:
             raise pulled.failure
         for problem in pulled.problems:
@@ -333,23 +330,25 @@ class Gate:
         self._answered, self._trouble = True, None
         return answer
 
-    def _rest(self, poll_s: float, message: str, hint: str) -> None:
+    def _rest(self, address: Address, message: str, hint: str) -> None:
         """Sleep until the next look, the last one at the end of the time; then raise."""
+        patience = self._patience
+        poll_s = patience.disk_poll_s if isinstance(address, LocalAddress) else patience.server_poll_s
         left_s = self._deadline - self._patience.now()
         if left_s <= 0:
             raise self._trouble or NoStep0Error(message, hint)
         self._patience.sleep(min(poll_s, left_s))
 
-    def _outside(self, patience_s: float | None = None) -> Outside:
+    def _outside(self) -> Outside:
         """Return what reading needs; a server that is in trouble may not take more than the time left."""
         outside = self._job.outside()
-        left_s = max(1.0, self._deadline - self._patience.now()) if patience_s is None else patience_s
+        left_s = max(1.0, self._deadline - self._patience.now())
         return replace(outside, give_up_s=min(outside.give_up_s, left_s))
 
-    def _control(self, project: RemoteAddress, patience_s: float | None = None) -> RunControl:
+    def _control(self, project: RemoteAddress) -> RunControl:
         from step0_wandb.sources.control import RunControl
 
-        return RunControl(self._outside(patience_s).client(), project)
+        return RunControl(self._outside().client(), project)
 
 
 def _the_run(records: list[RunRecord], address: Address, newest: Newest | None) -> RunRecord | None:

@@ -16,8 +16,9 @@ from step0_wandb.cli.session import FailOn, Session, without  # noqa: TC001 - ty
 from step0_wandb.cli.sync import VERDICT
 
 if TYPE_CHECKING:
-    from step0_wandb.gate import Newest, Stopped
+    from step0_wandb.gate import Newest
     from step0_wandb.records import Json, JudgedRun
+    from step0_wandb.stopping import Stopped
 
 INTERRUPTED = 130
 
@@ -48,6 +49,15 @@ def gate(  # noqa: PLR0913 - one parameter an option
         str,
         typer.Option("--since", metavar="SPAN", help="Of runs created this long before the call, or later."),
     ] = "5m",
+    rollouts: Annotated[
+        int,
+        typer.Option(
+            "--rollouts",
+            metavar="N",
+            min=1,
+            help="Wait for the first step of N rollouts; 2 shows whether the engine got the new weights.",
+        ),
+    ] = 1,
     stop: Annotated[bool, typer.Option("--stop", help="Ask W&B to stop a broken run.")] = False,
     on_broken: Annotated[
         str | None,
@@ -64,19 +74,20 @@ def gate(  # noqa: PLR0913 - one parameter an option
     Example: step0-wandb gate my-team/rl --group qwen3 --stop; [ $? -ne 3 ] || ray job stop "$JOB"
     """
     from step0_wandb.gate import Gate, Patience
+    from step0_wandb.stopping import stop as stop_run
 
     told = (lambda _line: None) if session.quiet else output.tell
-    waiting = Gate(session.job(), Patience(span_of("--timeout", timeout), told=told))
+    job, patience = session.job(), Patience(span_of("--timeout", timeout), told=told)
     newest = _newest(session, group, name, since) if group or name else None
     try:
-        found = waiting.judged(run, newest)
+        found = Gate(job, patience).judged(run, newest, rollouts=rollouts)
     except KeyboardInterrupt:
         output.tell(f"Interrupted while waiting for {run}, which was left alone.")
         raise typer.Exit(INTERRUPTED) from None
     if not session.as_json:
         output.print_run(found, output.console())
     is_broken = found.verdict == "broken" and found.label != "exclude"
-    stopped = waiting.stop(found) if stop and is_broken else None
+    stopped = stop_run(found, job, patience) if stop and is_broken else None
     if stopped:
         output.tell(f"stop: {stopped.says}")
     if on_broken and is_broken:

@@ -29,7 +29,7 @@ WINDOW = 500
 _AT_ONCE = 20
 """Windows of one request, a metric each."""
 _RUN = "query Step0{}($entity: String!, $project: String!, $run: String!{}) {{ project(name: $project, entityName: $entity) {{ run(name: $run) {{ {} }} }} }}"
-_KEYS = _RUN.format("Keys", "", "historyKeys")
+_KEYS = _RUN.format("Keys", "", "state historyKeys")
 _ROWS = _RUN.format("Rollouts", ", $specs: [JSONString!]!", "sampledHistory(specs: $specs)")
 
 
@@ -44,6 +44,11 @@ class RolloutRows:
         The run.
     profile : Profile
         Knows the metrics and the step keys.
+
+    Attributes
+    ----------
+    state : str
+        The run's state at the last look; empty before the first.
     """
 
     def __init__(self, client: GraphQLClient, address: RemoteAddress, profile: Profile) -> None:
@@ -52,6 +57,7 @@ class RolloutRows:
         self._address = address
         self._profile = profile
         self._next = 0
+        self.state = ""
 
     def read(self) -> tuple[HistoryRow, ...]:
         """Return the rows that were logged since the last call, the first time all of them.
@@ -63,7 +69,9 @@ class RolloutRows:
         UsageError
             The run does not exist.
         """
-        known = self._ask(_KEYS, {}).get("historyKeys") or {}
+        run = self._ask(_KEYS, {})
+        self.state = str(run.get("state") or "")
+        known = run.get("historyKeys") or {}
         last = known.get("lastStep")
         if last is None or last < self._next:
             return ()

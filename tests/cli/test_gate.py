@@ -158,6 +158,16 @@ def test_a_run_that_a_person_excluded_is_neither_stopped_nor_called_for(server, 
     assert not (tmp_path / "called").exists()
 
 
+def test_stale_weights_after_the_first_update_are_broken(server, tmp_path):
+    config = CONFIG | {"num_steps_per_rollout": 1, "colocate": True}
+    add(server, config=config, rows=[ROLLOUT, row(0), {"rollout/step": 1}, row(1, gap=0.201)])
+    assert gate(tmp_path, server, "lab/rl/r").code == 0
+    answer = gate(tmp_path, server, "lab/rl/r", "--rollouts", "2")
+    assert answer.code == 3
+    assert "13.4 times step 0's 0.0150: the engine may not have got the new weights" in answer.out
+    assert gate(tmp_path, server, "lab/rl/r", "--rollouts", "0").code == 2
+
+
 def test_ctrl_c_is_one_clear_line(server, tmp_path):
     add(server, rows=[ROLLOUT])
     process = subprocess.Popen(

@@ -12,6 +12,7 @@ from step0_wandb.gate import Gate, Newest, Patience
 from step0_wandb.job import Job, run_sync
 from step0_wandb.records import OWN_JOB_TYPE
 from step0_wandb.settings import load_settings
+from step0_wandb.stopping import stop
 from tests.support.live import Live
 from tests.support.miles import CONFIG, GAP, miles_run
 from tests.support.runs import Client
@@ -57,10 +58,16 @@ class Waiting:
             self.then.pop(0)()
         time.sleep(self.pause_s)
 
-    def gate(self, *, give_up="2s"):
+    def patient(self, give_up):
         server = self.job.loaded.settings.server.model_validate({"give_up": give_up})
         settings = self.job.loaded.settings.model_copy(update={"server": server})
-        return Gate(replace(self.job, loaded=replace(self.job.loaded, settings=settings)), self.patience)
+        return replace(self.job, loaded=replace(self.job.loaded, settings=settings))
+
+    def gate(self, *, give_up="2s"):
+        return Gate(self.patient(give_up), self.patience)
+
+    def stop(self, run):
+        return stop(run, self.patient("2s"), self.patience)
 
     def newest(self, *, since=timedelta(minutes=5), **which):
         return Newest(datetime.now(UTC) - since, **which)
@@ -371,6 +378,81 @@ def test_an_offline_run_that_ends_before_step_0_is_told_at_once(tmp_path):
         assert waiting.gate().judged(str(place)).verdict == "no-step0"
 
 
+# ── the rollouts after step 0 ───────────────────────────────────────────────
+
+TWO = CONFIG | {"num_steps_per_rollout": 2, "colocate": True}
+STALE = "gap 0.201 after the first update is 13.4 times step 0's 0.0150"
+
+
+def test_the_row_after_the_first_update_is_waited_for_and_compared(server, tmp_path):
+    with Live(server, tmp_path / "job", "live", config=TWO) as live:
+        live.log(ROLLOUT, row(0), row(1))
+        waiting = Waiting(
+            tmp_path, nothing, lambda: live.log({"rollout/step": 1}, row(2, gap=0.201)), pause_s=2.0
+        )
+        run = waiting.gate().judged("lab/rl/live", rollouts=2)
+    assert (run.verdict, run.gap) == ("broken", 0.0150)
+    assert STALE in run.reasons[0]
+    assert any(
+        "step 0 is no-range; waiting for the first step of 2 rollouts" in line for line in waiting.lines
+    )
+
+
+def test_an_engine_with_the_new_weights_passes(server, tmp_path):
+    run = server.add_run("lab", "rl", "r", state="running", config=TWO, rows=[ROLLOUT, row(0), row(1)])
+    waiting = Waiting(tmp_path, lambda: run.write_rows(3, [row(2, gap=0.0153)]))
+    judged = waiting.gate().judged("lab/rl/r", rollouts=2)
+    assert judged.verdict == "no-range"
+    assert {check.check: check.outcome for check in judged.checks}["first-update"] == "pass"
+    assert waiting.naps == [15.0]
+
+
+def test_a_directory_is_waited_for_too(tmp_path):
+    with Client(tmp_path) as client:
+        place = client.start("abc", config=TWO)
+        client.log(ROLLOUT, row(0), row(1))
+        waiting = Waiting(tmp_path, *[nothing] * 4, lambda: client.log(row(2, gap=0.201)), pause_s=0.3)
+        run = waiting.gate().judged(str(place), rollouts=2)
+    assert STALE in run.reasons[0]
+
+
+def test_a_step_0_that_is_broken_is_not_waited_on(server, tmp_path):
+    server.add_run("lab", "rl", "r", state="running", config=TWO, rows=[ROLLOUT, row(0, ppo_kl=0.3)])
+    waiting = Waiting(tmp_path)
+    run = waiting.gate().judged("lab/rl/r", rollouts=2)
+    assert (run.verdict, waiting.naps) == ("broken", [])
+
+
+def test_a_run_that_ends_before_the_first_update_is_judged_by_its_step_0(server, tmp_path):
+    run = server.add_run("lab", "rl", "r", state="running", config=TWO, rows=[ROLLOUT, row(0)])
+
+    def end():
+        run.status = "finished"
+
+    judged = Waiting(tmp_path, end).gate().judged("lab/rl/r", rollouts=2)
+    assert judged.verdict == "no-range"
+    assert {check.check: check.outcome for check in judged.checks}["first-update"] == "skipped"
+
+
+def test_where_the_config_does_not_say_where_a_rollout_begins_nothing_is_waited_for(server, tmp_path):
+    config = CONFIG | {"num_steps_per_rollout": None}
+    server.add_run("lab", "rl", "r", state="running", config=config, rows=[ROLLOUT, row(0)])
+    waiting = Waiting(tmp_path)
+    judged = waiting.gate().judged("lab/rl/r", rollouts=2)
+    assert waiting.naps == []
+    assert "does not say how many optimizer steps" in judged.checks[-1].message
+
+
+def test_the_time_ends_also_while_waiting_for_the_update(server, tmp_path):
+    server.add_run("lab", "rl", "r", state="running", config=TWO, rows=[ROLLOUT, row(0)])
+    waiting = Waiting(tmp_path, timeout=timedelta(minutes=1))
+    with pytest.raises(
+        NoStep0Error, match="lab/rl/r has logged step 0, and not the first step of 2 rollouts"
+    ):
+        waiting.gate().judged("lab/rl/r", rollouts=2)
+    assert sum(waiting.naps) == 60
+
+
 # ── stopping ────────────────────────────────────────────────────────────────
 
 
@@ -396,9 +478,8 @@ def test_a_driver_that_goes_on_with_its_second_process_is_told_honestly(server, 
             driver.log({"perf/beat": 1.0})
 
         waiting = Waiting(tmp_path, *[train] * 999, pause_s=2.5)
-        gate = waiting.gate()
-        run = gate.judged("lab/rl/bad")
-        stopped = gate.stop(run)
+        run = waiting.gate().judged("lab/rl/bad")
+        stopped = waiting.stop(run)
         assert driver.alive
         assert worker.alive
     assert run.verdict == "broken"
@@ -410,28 +491,28 @@ def test_a_driver_that_goes_on_with_its_second_process_is_told_honestly(server, 
 def test_a_server_that_refuses_to_stop_the_run_is_told(server, tmp_path):
     broken(server)
     server.abilities = replace(server.abilities, stop=False)
-    gate = Waiting(tmp_path).gate()
-    stopped = gate.stop(gate.judged("lab/rl/bad"))
+    waiting = Waiting(tmp_path)
+    stopped = waiting.stop(waiting.gate().judged("lab/rl/bad"))
     assert (stopped.asked, stopped.stopped) == (False, False)
     assert "refused" in stopped.says
 
 
 def test_a_run_that_ended_meanwhile_is_not_asked_to_stop(server, tmp_path):
     run = broken(server)
-    gate = Waiting(tmp_path).gate()
-    judged = gate.judged("lab/rl/bad")
+    waiting = Waiting(tmp_path)
+    judged = waiting.gate().judged("lab/rl/bad")
     run.status = "failed"
-    stopped = gate.stop(judged)
+    stopped = waiting.stop(judged)
     assert (stopped.asked, stopped.stopped, run.stop_requested) == (False, True, False)
     assert stopped.says == "the run had ended before: it is failed"
 
 
 def test_a_server_that_goes_away_before_the_stop_costs_no_verdict(server, tmp_path):
     broken(server)
-    gate = Waiting(tmp_path, stop_wait_s=1.0).gate()
-    judged = gate.judged("lab/rl/bad")
+    waiting = Waiting(tmp_path, stop_wait_s=1.0)
+    judged = waiting.gate().judged("lab/rl/bad")
     server.faults.always("502")
-    stopped = gate.stop(judged)
+    stopped = waiting.stop(judged)
     assert (stopped.asked, stopped.stopped) == (False, False)
     assert "the server could not be asked" in stopped.says
 
@@ -439,15 +520,14 @@ def test_a_server_that_goes_away_before_the_stop_costs_no_verdict(server, tmp_pa
 def test_a_server_that_goes_away_after_the_stop_is_told(server, tmp_path):
     broken(server)
     waiting = Waiting(tmp_path, lambda: server.faults.always("502"), stop_wait_s=1.0)
-    gate = waiting.gate()
-    stopped = gate.stop(gate.judged("lab/rl/bad"))
+    stopped = waiting.stop(waiting.gate().judged("lab/rl/bad"))
     assert (stopped.asked, stopped.stopped) == (True, False)
     assert "what became of it is not known" in stopped.says
 
 
 def test_a_run_on_disk_has_nobody_to_stop_it(tmp_path):
     place = miles_run(tmp_path, "bad", ppo_kl=0.3, ended=False)
-    gate = Waiting(tmp_path).gate()
-    stopped = gate.stop(gate.judged(str(place)))
+    waiting = Waiting(tmp_path)
+    stopped = waiting.stop(waiting.gate().judged(str(place)))
     assert (stopped.asked, stopped.stopped) == (False, False)
     assert "a run on disk has no server" in stopped.says

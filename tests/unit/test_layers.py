@@ -34,6 +34,7 @@ LAYERS = [
     ["job"],
     ["single", "checkup"],
     ["load", "gate"],
+    ["stopping"],
     ["demo"],
     ["cli"],
     ["__main__"],

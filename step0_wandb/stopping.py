@@ -1,0 +1,85 @@
+"""Stop a broken run through its server, and say honestly what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from step0_wandb.errors import Step0Error
+from step0_wandb.records import ALIVE
+from step0_wandb.sources.address import RemoteAddress
+
+if TYPE_CHECKING:
+    from step0_wandb.gate import Patience
+    from step0_wandb.job import Job
+    from step0_wandb.records import JudgedRun
+    from step0_wandb.sources.control import RunControl
+
+_POLL_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """What became of asking the server to stop a run.
+
+    Attributes
+    ----------
+    asked : bool
+        Whether the server took the request.
+    stopped : bool
+        Whether the run has ended.
+    says : str
+        The same as a sentence; with what to do where it still runs.
+    """
+
+    asked: bool
+    stopped: bool
+    says: str = ""
+
+
+def stop(run: JudgedRun, job: Job, patience: Patience) -> Stopped:
+    """Ask the server to stop a run, and see what becomes of it; what fails is told, not raised."""
+    if run.url is None:
+        says = "a run on disk has no server that could stop it; end its job yourself"
+        return Stopped(asked=False, stopped=False, says=says)
+    run_id = run.run.rsplit("/", 1)[-1]
+    try:
+        control = _control(run, job, patience)
+        state = control.state(run_id)
+        if state not in ALIVE:
+            return Stopped(asked=False, stopped=True, says=f"the run had ended before: it is {state}")
+        if not control.stop(run_id):
+            says = "the server refused to stop the run; end its job yourself"
+            return Stopped(asked=False, stopped=False, says=says)
+    except Step0Error as error:
+        says = f"the server could not be asked: {error.message}; end the run's job yourself"
+        return Stopped(asked=False, stopped=False, says=says)
+    return _end_of(run_id, control, patience, f"asked at {job.clock():%H:%M} UTC")
+
+
+def _control(run: JudgedRun, job: Job, patience: Patience) -> RunControl:
+    from step0_wandb.sources.control import RunControl
+
+    entity, project, _ = run.run.split("/", 2)
+    outside = job.outside()
+    outside = replace(outside, give_up_s=min(outside.give_up_s, patience.stop_wait_s))
+    return RunControl(outside.client(), RemoteAddress(entity, project))
+
+
+def _end_of(run_id: str, control: RunControl, patience: Patience, asked: str) -> Stopped:
+    """Wait for a run that was asked to stop."""
+    until = patience.now() + patience.stop_wait_s
+    while (rest_s := until - patience.now()) > 0:
+        patience.sleep(min(rest_s, _POLL_S))
+        try:
+            state = control.state(run_id)
+        except Step0Error as error:
+            says = f"{asked}, but what became of it is not known: {error.message}"
+            return Stopped(asked=True, stopped=False, says=says)
+        if state not in ALIVE:
+            return Stopped(asked=True, stopped=True, says=f"{asked}; the run is {state}")
+    says = (
+        f"{asked}, still running after {patience.stop_wait_s:.0f} s: W&B interrupts the main thread of each process "
+        "that logs, and a Ray worker can swallow that; end the job itself (ray job stop, scancel)"
+    )
+    return Stopped(asked=True, stopped=False, says=says)
