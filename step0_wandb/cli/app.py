@@ -27,6 +27,7 @@ from step0_wandb.cli import (
     settings,
     sync,
     telling,
+    weights,
 )
 from step0_wandb.cli.session import command, now
 from step0_wandb.errors import Step0Error, UsageError
@@ -50,6 +51,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "gate": gate.gate,
     "runs": runs.runs,
     "ranges": ranges.ranges,
+    "weights": weights.weights,
     "explain": explain.explain,
     "label": label.label,
     "accept": label.accept,

@@ -10,7 +10,6 @@ import typer
 from step0_wandb import documents
 from step0_wandb.cli import output, tables
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
-from step0_wandb.published import published_for
 from step0_wandb.text import clean
 
 if TYPE_CHECKING:
@@ -44,6 +43,8 @@ def ranges(
         if item.note:
             output.print_item("note", f"{item.setup}: {item.note}", out)
     if session.verbose:
+        from step0_wandb.published import published_for
+
         for item in found:
             for known in published_for(item.setup):
                 output.print_item("known", f"{item.setup}: {known.beside(item.center)}", out)

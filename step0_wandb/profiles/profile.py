@@ -44,6 +44,7 @@ class Profile(tables.Table):
     resumed: tuple[tables.Because, ...] = ()
     rollouts: tables.Rollouts | None = None
     gpus: tables.Gpus | None = None
+    weights: tables.Weights | None = None
     switch: tables.Switch = tables.Switch()
     console: tables.Console | None = None
 

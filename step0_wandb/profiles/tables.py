@@ -218,6 +218,32 @@ class Gpus(Table):
     count: Expr
 
 
+class Weights(Table):
+    """How the framework itself compares the weights of trainer and engine, before the first rollout.
+
+    Attributes
+    ----------
+    flag : Expression
+        Whether a run compares them.
+    add : tuple of str
+        What to add to a short run, in each form that launchers take; ``{more}`` stands where
+        `add_quantised` goes.
+    quantised : Expression
+        Whether the engine is quantised, so that `add_quantised` is needed.
+    weaker : tuple of Because
+        Why a comparison proves less.
+    long : Expression
+        Whether the run is a long one; comparing once is enough.
+    """
+
+    flag: Expr
+    add: tuple[str, ...]
+    quantised: Expr = NEVER
+    add_quantised: str = ""
+    weaker: tuple[Because, ...] = ()
+    long: Expr = NEVER
+
+
 class Switch(Table):
     """What to set so that a missing metric is logged."""
 

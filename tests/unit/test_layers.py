@@ -21,7 +21,7 @@ LAYERS = [
     ["sentences", "rollouts"],
     ["ranges"],
     ["verdicts"],
-    ["causes", "packages"],
+    ["causes", "weights", "packages"],
     ["explanation"],
     ["moves"],
     ["store"],
