@@ -88,7 +88,9 @@ class Outcomes:
 
     def take(self, positions: NDArray[np.intp]) -> Outcomes:
         """Return the outcomes of some runs, by their positions."""
-        return Outcomes(*(column[positions] for column in (self.outcome, self.level, self.why, self.limit)))
+        return Outcomes(
+            self.outcome[positions], self.level[positions], self.why[positions], self.limit[positions]
+        )
 
     def set(
         self,
