@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from step0_wandb.ranges.cells import ROUNDING, Moments, runs_of
+from step0_wandb.ranges.screen import WINDOW
 
 if TYPE_CHECKING:
     from step0_wandb.ranges.cells import Bools, Floats, Ints
@@ -282,8 +283,8 @@ class _Walk:
         self.waiting.n[setup], self.length[setup], self.vouched[setup] = 0, 0, True
 
     def _agree(self, setup: Ints, trio: Ints) -> Bools:
-        """Whether each of three runs lies inside the range of the other two."""
-        agree = np.ones(setup.size, dtype=bool)
+        """Whether three runs are near each other, and each lies inside the range of the other two."""
+        agree: Bools = np.ptp(self.line.y[trio], axis=1) <= WINDOW
         group = self.line.group[setup]
         for judged in range(FOUNDERS):
             others = self.line.y[np.delete(trio, judged, axis=1)]
@@ -305,6 +306,9 @@ class _Walk:
         self.last[setup] += new
         number = np.where(new, self.last[setup], self.force.number[setup])
         self.of_row[trio] = number[:, None]
+        # Runs in between that could not be founders are of the new level's time as well.
+        length = np.where(adopted, trio[:, -1] - trio[:, 0], 0)
+        self.of_row[runs_of(trio[:, 0], length)] = np.repeat(number, length)
         self.found.append(
             _Found(setup[new], number[new], self.force.number[setup[new]], trio[new, 0], upward[new])
         )

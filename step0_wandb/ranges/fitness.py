@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 OUTER: Final = 0.05
 OUTERMOST: Final = 0.01
-SIMULATIONS: Final = 199
-"""The p-value is a multiple of 1 / 200."""
+SIMULATIONS: Final = 99
+"""The p-value is a multiple of 1 / 100."""
 LARGEST_SAMPLE: Final = 2_000
 """Residuals that are tested: enough to see a misfit that matters, few enough to be quick."""
 

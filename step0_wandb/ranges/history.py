@@ -179,7 +179,7 @@ def flags(frame: pd.DataFrame, name: str, *, missing: bool) -> Bools:
         return np.full(len(frame), missing)
     column = frame[name]
     null = column.isna().to_numpy()
-    if column.dtype == object and not column[~null].isin([True, False]).all():
+    if not (pd.api.types.is_bool_dtype(column) or column[~null].isin([True, False]).all()):
         raise UsageError(f"Column {name!r} holds something that is neither true nor false.")
     return np.where(null, missing, column.where(~null, missing).to_numpy(dtype=bool))
 
@@ -206,7 +206,7 @@ def factorize(frame: pd.DataFrame, name: str) -> Factors:
     try:
         code, names = pd.factorize(frame[name].astype(object), sort=True)
     except TypeError as error:
-        raise UsageError(f"Column {name!r} mixes kinds of values: {error}.") from error
+        raise UsageError(f"Column {name!r} holds something that is no name: {error}.") from error
     return Factors(code.astype(np.int64), np.asarray(names, dtype=object))
 
 

@@ -19,6 +19,7 @@ from step0_wandb.ranges.table import (
     believed_levels,
     check_parameters,
     range_table,
+    words,
     zero_members,
 )
 
@@ -214,6 +215,7 @@ def _frame(judged: Judged, model: Model, spread: Spread) -> pd.DataFrame:
         ratio = np.where(judged.center > 0, gap / judged.center, np.nan)
     outside = np.where(gap > judged.high, 1.0, np.where(gap < judged.low, -1.0, 0.0))
     moved = np.exp(mean[of] - mean[levels.judged_by[of]])
+    index = pd.Index(judged.row)
     columns = {
         "n": judged.n,
         "center": judged.center,
@@ -223,7 +225,7 @@ def _frame(judged: Judged, model: Model, spread: Spread) -> pd.DataFrame:
         "seen_high": judged.seen_high,
         "sigma": judged.sigma,
         "df": judged.df,
-        "basis": judged.basis,
+        "basis": words(judged.basis, index),
         "ratio": ratio,
         "p_value": _p_value(judged, gap, spread, history.setup[judged.row]),
         "position": np.where(np.isnan(gap) | np.isnan(judged.low), np.nan, outside),
@@ -236,7 +238,7 @@ def _frame(judged: Judged, model: Model, spread: Spread) -> pd.DataFrame:
         "moved_since": as_times(np.where(judged.moved, levels.since[of], NEVER)),
         "moved_n": np.where(judged.moved, model.whole.n[of], 0).astype(np.int64),
     }
-    frame = pd.DataFrame(columns, index=judged.row)
+    frame = pd.DataFrame(columns, index=index)
     return frame if judged.row.size == history.gap.size else _with_all_rows(frame, history.gap.size)
 
 

@@ -130,6 +130,7 @@ def range_table(model: Model, alpha: float) -> pd.DataFrame:
     with np.errstate(over="ignore"):
         limits = {"center": known(np.exp(whole.mean)), "low": known(np.exp(whole.mean - half))}
         limits["high"] = known(np.exp(whole.mean + half))
+    index = pd.Index(setups.names, name="setup")
     columns = {
         "n": n,
         **limits,
@@ -137,10 +138,10 @@ def range_table(model: Model, alpha: float) -> pd.DataFrame:
         "seen_high": seen[:, 3],
         "sigma": known(scale.sigma),
         "df": np.where(none, np.nan, scale.df),
-        "basis": basis_of(n, setups.ceiling, exact, model.split[level]),
+        "basis": words(basis_of(n, setups.ceiling, exact, model.split[level]), index),
         "alpha": alpha,
-        "gap_metric": setups.metrics[group],
-        "profile": setups.profile,
+        "gap_metric": words(setups.metrics[group], index),
+        "profile": words(setups.profile, index),
         "ceiling": setups.ceiling,
         "accepted": levels.accepted[level],
         "believed": believed_levels(model)[level],
@@ -152,7 +153,12 @@ def range_table(model: Model, alpha: float) -> pd.DataFrame:
         "tail_df": spread.tail_df[group],
         "tail_scale": spread.tail_scale[group],
     }
-    return pd.DataFrame(columns, index=pd.Index(setups.names, name="setup"))
+    return pd.DataFrame(columns, index=index)
+
+
+def words(values: Names, index: pd.Index) -> pd.Series:
+    """Return a column of text in which None stays None, whatever the version of pandas."""
+    return pd.Series(values, index=index, dtype=object)
 
 
 def zero_members(model: Model) -> Ints:

@@ -95,10 +95,10 @@ def residuals_of(rows: Rows, members: Bools, spread: Spread) -> Residuals:
 SCALES: Final = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
 WEIGHTS: Final = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3)
 """1 / degrees of freedom, down to about three; a finer grid changes no range by a percent."""
-COST: Final = 15.0
+COST: Final = 22.0
 """Log-likelihood that a unit of 1 / df must bring: few residuals then keep the normal's tail."""
 LARGEST_SAMPLE: Final = 5_000
-PATIENCE: Final = 2
+PATIENCE: Final = 4
 """Heavier tails are not tried after this many that were no better."""
 
 
