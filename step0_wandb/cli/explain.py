@@ -31,6 +31,7 @@ def explain(
     """
     from step0_wandb.single import explain_run
 
+    session.require_store()
     found = explain_run(run, session.job())
     if session.as_json:
         output.print_json(_document(found))

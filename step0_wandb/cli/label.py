@@ -50,6 +50,7 @@ def label(
         )
     if word and not why:
         raise UsageError("A label needs its reason", "Add --why TEXT: others will ask.")
+    session.require_store()
     with session.open_store(write=not session.dry_run) as store:
         key = find_run(store, run)
         if session.dry_run:
@@ -79,6 +80,7 @@ def accept(
 
     if not why:
         raise UsageError("An accepted setup needs its reason", "Add --why TEXT: others will ask.")
+    session.require_store()
     with session.open_store(write=not session.dry_run) as store:
         name = find_setup(store, setup)
         if session.dry_run:

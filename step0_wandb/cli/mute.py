@@ -40,11 +40,8 @@ def mute(
 
     if clear == (until is not None):
         raise UsageError("mute takes either --until or --clear", "Such as: step0-wandb mute SETUP --until 7d")
-    now, path = session.clock(), session.loaded.store
-    if not path.exists():
-        raise UsageError(
-            f"No setup is known: there is no store at {path} yet", "`step0-wandb sync` makes it."
-        )
+    session.require_store()
+    now = session.clock()
     with session.open_store(write=not session.dry_run) as store:
         name = find_setup(store, setup)
         if until is None:

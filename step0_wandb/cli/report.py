@@ -71,4 +71,4 @@ def _publish(session: Session, project: str | None) -> Published:
     wanted = shown_in(targets(texts, loaded), project, travels=loaded.settings.report.state)
     with Store.open(loaded.store, mode="copy" if session.dry_run else "write") as store:
         ready = writing.restore(store, wanted, outside)
-        return writing.publish(store, ready, outside, dry_run=session.dry_run, anew=True)
+        return writing.publish(store, ready, session.profiles, dry_run=session.dry_run, anew=True)

@@ -86,6 +86,22 @@ class Session:
 
         return Job(self.loaded, dry_run=self.dry_run, clock=self.clock)
 
+    def require_store(self) -> None:
+        """Refuse to go on where no run and no setup can be known.
+
+        Raises
+        ------
+        UsageError
+            There is no store yet.
+        """
+        from step0_wandb.errors import UsageError
+
+        if not self.loaded.store.exists():
+            raise UsageError(
+                f"No run and no setup is known: there is no store at {self.loaded.store} yet",
+                "`step0-wandb sync` makes it.",
+            )
+
     def open_store(self, *, write: bool = False) -> Store:
         """Open the store; reading never creates one."""
         from step0_wandb.store import Store

@@ -107,6 +107,21 @@ def test_an_unknown_run_and_an_unknown_setup(tmp_path):
     fails(run("accept", "nobody", "--why", "x", "--store", "s.db", cwd=tmp_path), 2, "nobody")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["explain", "x"],
+        ["label", "x", "healthy", "--why", "y"],
+        ["label", "x", "--clear"],
+        ["accept", "x", "--why", "y"],
+        ["mute", "x", "--until", "7d"],
+    ],
+)
+def test_without_a_store_no_run_and_no_setup_is_known_and_none_is_made(tmp_path, words):
+    fails(run(*words, "--store", "none.db", cwd=tmp_path), 2, "none.db", "sync")
+    assert not list(tmp_path.glob("none.db*"))
+
+
 def test_a_label_without_a_reason(tmp_path):
     fails(run("label", "x", "healthy", cwd=tmp_path), 2, "--why")
 
