@@ -14,7 +14,7 @@ from step0_wandb.cli.sync import PARTLY, VERDICT
 NO_STEP0 = 8
 
 
-@without("dry_run", "log_format")
+@without("dry_run")
 def check(
     session: Session,
     source: Annotated[
@@ -46,7 +46,7 @@ def check(
         output.tell(basis.said)
     run = judge_one(one.record, session.loaded, basis, facts=one.facts, later=one.later)
     for problem in one.problems:
-        output.tell(f"problem: {problem.where}: {problem.what}")
+        output.warn(f"problem: {problem.where}: {problem.what}")
     if session.as_json:
         output.print_json(documents.document("check", run=run))
     else:

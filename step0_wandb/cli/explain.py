@@ -27,7 +27,7 @@ def explain(
 ) -> None:
     """Say why a run got its verdict, and what differs from its peers.
 
-    Example: step0-wandb explain aqg8gbcd
+    Example: step0-wandb explain q06wr0ng
     """
     from step0_wandb.single import explain_run
 

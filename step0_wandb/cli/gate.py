@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 
-@without("dry_run", "log_format")
+@without("dry_run")
 def gate(  # noqa: PLR0913 - one parameter an option
     session: Session,
     run: Annotated[

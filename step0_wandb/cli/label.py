@@ -39,7 +39,7 @@ def label(
 ) -> None:
     """Say what a run is; from the next sync on it beats the verdict.
 
-    Example: step0-wandb label aqg8gbcd healthy --why "new image, checked by hand"
+    Example: step0-wandb label q06s0180 healthy --why "new image, checked by hand"
     """
     from step0_wandb.single import find_run
     from step0_wandb.store import Label
@@ -74,7 +74,7 @@ def accept(
 ) -> None:
     """Say that a setup's level is right, though it moved or is high.
 
-    Example: step0-wandb accept "Qwen3-0.6B" --why "new attention kernel"
+    Example: step0-wandb accept "Qwen3-1.7B" --why "new attention kernel"
     """
     from step0_wandb.store import Accept
 

@@ -34,7 +34,7 @@ def mute(
 
     What it would have said is told afterwards, if it still holds.
 
-    Example: step0-wandb mute "Qwen3-0.6B" --until 7d
+    Example: step0-wandb mute "Qwen3-1.7B" --until 7d
     """
     from step0_wandb.store import Mute
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from step0_wandb.target import Published
 
 
-@without("as_json", "fail_on", "log_format")
+@without("as_json", "fail_on")
 def report(
     session: Session,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the page there.")] = None,
@@ -44,7 +44,7 @@ def report(
         published = _publish(session, wandb)
         tell_written(published.written, session)
         for problem in published.problems:
-            output.tell(f"problem: {problem.where}: {problem.what}")
+            output.warn(f"problem: {problem.where}: {problem.what}")
         raise typer.Exit(PARTLY if published.problems else 0)
 
 
@@ -71,4 +71,4 @@ def _publish(session: Session, project: str | None) -> Published:
     wanted = shown_in(targets(texts, loaded), project, travels=loaded.settings.report.state)
     with Store.open(loaded.store, mode="copy" if session.dry_run else "write") as store:
         ready = writing.restore(store, wanted, outside)
-        return writing.publish(store, ready, session.profiles, dry_run=session.dry_run, anew=True)
+        return writing.publish(store, ready, outside, dry_run=session.dry_run, anew=True)

@@ -93,10 +93,10 @@ def fit_ranges(
     --------
     >>> import pandas as pd
     >>> runs = pd.DataFrame({"setup": "miles · Qwen3-0.6B", "gap": [0.0148, 0.0151, 0.0153, 0.0157]})
-    >>> fit_ranges(runs)[["n", "center", "low", "high", "basis"]].round(4)
-                        n  center     low    high   basis
+    >>> fit_ranges(runs)[["n", "center", "low", "high", "basis"]].round(3)
+                        n  center    low   high   basis
     setup
-    miles · Qwen3-0.6B  4  0.0152  0.0132  0.0175  pooled
+    miles · Qwen3-0.6B  4   0.015  0.013  0.018  pooled
     """
     check_parameters(alpha, broken_ratio)
     return range_table(fit_model(read_history(runs), broken_ratio), alpha)
