@@ -114,7 +114,7 @@ def _indented(text: str, columns: int) -> Padding:
     from rich.padding import Padding
     from rich.text import Text
 
-    return Padding(Text(clean(text)), (0, 0, 0, columns))
+    return Padding(Text(clean(text)), (0, 0, 0, columns), expand=False)
 
 
 def print_item(name: str, text: str, out: Console, *, style: str = "dim") -> None:

@@ -73,6 +73,13 @@ def test_in_a_pipe_every_run_stays_one_whole_line(folder):
     assert sum(line.split(" ")[0] in VERDICTS for line in lines) == 10
 
 
+@pytest.mark.parametrize("words", READING, ids=lambda words: words[0])
+def test_in_a_pipe_lines_are_not_filled_up_with_blanks(folder, words):
+    words = ["one" if word == "." else word for word in words]
+    lines = run(*words, cwd=folder, STEP0_STORE="step0.db").out.splitlines()
+    assert max(len(line) - len(line.rstrip()) for line in lines) < 100
+
+
 def test_what_is_not_checked_is_told_below_the_runs(folder):
     for text in (shown(["runs"], folder, 80), run("runs", cwd=folder, STEP0_STORE="step0.db").out):
         assert "1 of 10 miles runs log no gap" in " ".join(plain(text).split())
