@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import step0_wandb
 from step0_wandb.publish.report import DESCRIPTION, TITLE
 from step0_wandb.records import OWN_JOB_TYPE
 from step0_wandb.text import clean, shorten
@@ -126,23 +125,22 @@ def write(job: Job, login: Login, *, environ: Mapping[str, str], deadline_s: flo
     deadline_s : float
         Seconds after which the process is ended.
     """
-    with tempfile.TemporaryDirectory(prefix="step0-wandb-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        said = folder / "stderr.txt"
-        environment = _environment(login, environ, folder)
-        with _started(folder, said, environment) as process, _alarm(process, deadline_s) as late:
-            answers = list(_answers(process, job))
-        words = said.read_text(encoding="utf-8", errors="replace").split("\n")
-    failures = {line["part"]: _safe(line["error"], login) for line in answers if "error" in line}
+    answers: list[Mapping[str, str]] = []
+    try:
+        with tempfile.TemporaryDirectory(prefix="step0-wandb-", ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            said = folder / "stderr.txt"
+            environment = _environment(login, environ, folder)
+            with _started(folder, said, environment) as process, _alarm(process, deadline_s) as late:
+                answers += _answers(process, job)
+            why = f"not done within {deadline_s:g} s" if late.is_set() else _last_line(said)
+    except OSError as error:
+        why = f"the wandb client cannot be started: {error.strerror}"
+    failures = {line["part"]: line["error"] for line in answers if "error" in line}
     parts = {line["part"] for line in answers if "error" not in line}
     if "run" not in parts:
-        why = (
-            f"not done within {deadline_s:g} s"
-            if late.is_set()
-            else next(filter(None, map(str.strip, reversed(words))), "")
-        )
-        failures["run"] = _safe(why or "the wandb client ended without a word", login)
-    return Done(tuple(sorted(parts - {"run"})), failures)
+        failures["run"] = why
+    return Done(tuple(sorted(parts - {"run"})), {part: _safe(text, login) for part, text in failures.items()})
 
 
 def _answers(process: subprocess.Popen[str], job: Job) -> Iterator[Mapping[str, str]]:
@@ -153,6 +151,8 @@ def _answers(process: subprocess.Popen[str], job: Job) -> Iterator[Mapping[str, 
         stdin.write(json.dumps(job.document(), allow_nan=False) + "\n")
         stdin.flush()
     except BrokenPipeError:
+        with suppress(BrokenPipeError):
+            stdin.close()
         return  # it ended before it read; what it said on stderr tells why
     for line in stdout:
         if not line.endswith("\n"):
@@ -166,7 +166,8 @@ def _answers(process: subprocess.Popen[str], job: Job) -> Iterator[Mapping[str, 
 @contextmanager
 def _started(folder: Path, said: Path, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
     """Start the program, and see that neither it nor its service process is left behind."""
-    command = [sys.executable, "-P", "-W", "ignore", "-m", "step0_wandb.publish.sdk"]
+    # By its path, so that it is the program of this version, whatever the interpreter would find first.
+    command = [sys.executable, "-P", "-W", "ignore", str(Path(__file__).with_name("sdk.py"))]
     with (
         said.open("wb") as stderr,
         subprocess.Popen(  # noqa: S603 - our own program
@@ -209,7 +210,9 @@ def _alarm(process: subprocess.Popen[str], deadline_s: float) -> Iterator[thread
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
-    """End the program with all that it started."""
+    """End the program with all that it started, if it still runs."""
+    if process.poll() is not None:
+        return
     if hasattr(os, "killpg"):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -220,13 +223,11 @@ def _kill(process: subprocess.Popen[str]) -> None:
 def _environment(login: Login, environ: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Return the client's environment: nothing of the caller's own settings, no file outside `folder`."""
     kept = {name: value for name, value in environ.items() if not name.upper().startswith("WANDB")}
-    home = str(Path(step0_wandb.__file__).parents[1])
     bundle = environ.get("REQUESTS_CA_BUNDLE")
     return {
         # The client's Go part knows this variable alone.
         **({"SSL_CERT_FILE": bundle} if bundle else {}),
         **kept,
-        "PYTHONPATH": os.pathsep.join(filter(None, (home, environ.get("PYTHONPATH")))),
         "WANDB_BASE_URL": login.base_url,
         "WANDB_API_KEY": login.key,
         **{
@@ -240,6 +241,11 @@ def _environment(login: Login, environ: Mapping[str, str], folder: Path) -> dict
         "WANDB_X_GRAPHQL_RETRY_WAIT_MIN_SECONDS": "1",
         "WANDB_X_GRAPHQL_RETRY_WAIT_MAX_SECONDS": "4",
     }
+
+
+def _last_line(said: Path) -> str:
+    lines = filter(None, map(str.strip, said.read_text(encoding="utf-8", errors="replace").splitlines()))
+    return next(reversed(list(lines)), "the wandb client ended without a word")
 
 
 def _safe(text: str, login: Login) -> str:

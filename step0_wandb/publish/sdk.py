@@ -1,9 +1,9 @@
 """The one place that writes with the wandb client and wandb-workspaces, as a program of its own.
 
-``python -m step0_wandb.publish.sdk`` reads one job as a line of JSON from stdin, and prints a line for
-each part that is done. `process` starts it: in a process of its own the client can neither touch a run,
-settings or handlers of the caller, nor outlive a deadline. When stdin ends, whoever started it is gone,
-and it ends at once with all that it started.
+It reads one job as a line of JSON from stdin, and prints a line for each part that is done. `process`
+starts it, as a file: in a process of its own the client can neither touch a run, settings or handlers of
+the caller, nor outlive a deadline. When stdin ends, whoever started it is gone, and it ends at once; the
+client's service process, which watches it, does the same.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import signal
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -204,10 +203,8 @@ def _workspaces() -> Any:
 
 
 def _end_with_parent() -> None:
-    """Wait until the other end of stdin closes; then end, with the client's service process."""
+    """Wait until the other end of stdin closes; then end."""
     sys.stdin.read()
-    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
 
