@@ -7,9 +7,9 @@ one request to the next hardly anything changes, so that both happen at every st
 by side, so that the number of a request is not always the same request's; any is a good moment to die.
 """
 
-from itertools import os
+import os
+from itertools import count
 
-import count
 import pytest
 
 from step0_wandb.publish.state import read_state
