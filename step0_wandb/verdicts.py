@@ -220,8 +220,8 @@ def weigh(
     if "exact_failed" not in runs:
         runs = runs.assign(exact_failed=checks.exact_failed(runs))
     if ranges is None:
-        ranges = fit_ranges(runs, alpha=alpha)
-    by = judged_by(runs, ranges, alpha=alpha)
+        ranges = fit_ranges(runs, alpha=alpha, broken_ratio=broken_ratio)
+    by = judged_by(runs, ranges, alpha=alpha, broken_ratio=broken_ratio)
     learned = checks.learned_limits(runs, by["member"].to_numpy(dtype=bool), alpha=alpha)
     outcomes = {
         "ppo_kl": checks.exact(runs, "ppo_kl", learned),
