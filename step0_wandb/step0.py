@@ -82,17 +82,23 @@ class Step0Finder:
     keys : frozenset of str
         The names that make a history row interesting; a row without any of them is never part of
         step 0.
+    metrics : frozenset of str
+        Those of them whose presence makes a step.
+    context : frozenset of str
+        Those that rows of the same rollout carry, before and after the step.
     """
 
     profiles: Profiles
     keys: frozenset[str] = field(init=False)
     metrics: frozenset[str] = field(init=False)
+    context: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         known = self.profiles.by_name.values()
         metrics = frozenset(name for profile in known for name in profile.metrics.names)
         context = frozenset(name for profile in known for name in profile.step.context)
         object.__setattr__(self, "metrics", metrics)
+        object.__setattr__(self, "context", context - metrics)
         object.__setattr__(self, "keys", metrics | context)
 
     def wants(self, values: Mapping[str, float]) -> bool:
