@@ -188,10 +188,10 @@ def test_a_hostile_name_is_drawn_as_text(ax):
 def test_nothing_is_kept_in_pyplot_and_no_setting_changes_when_axes_are_given(ax):
     import matplotlib.pyplot as plt
 
-    before, backend = dict(mpl.rcParams), mpl.get_backend()
+    before, backend, figures = dict(mpl.rcParams), mpl.get_backend(), plt.get_fignums()
     plot_gaps(VERDICTS, RANGES, ax=ax)
     plot_history(VERDICTS, RANGES, ax=Figure().subplots())
-    assert plt.get_fignums() == []
+    assert plt.get_fignums() == figures
     assert (dict(mpl.rcParams), mpl.get_backend()) == (before, backend)
 
 
