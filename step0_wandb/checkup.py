@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
-from step0_wandb.delivery import OWN_RUN, Delivery
+from step0_wandb.alerting.delivery import OWN_RUN, Delivery
 from step0_wandb.errors import SourceError, Step0Error
 from step0_wandb.job import profiles_of
 from step0_wandb.publish.webhook import webhook_url

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from step0_wandb.errors import SourceError, Step0Error
-from step0_wandb.packages import FILE, changes, read_requirements
+from step0_wandb.explaining.packages import FILE, changes, read_requirements
 from step0_wandb.sources.runfile import was_written_to
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from step0_wandb.explanation import Explanation
+    from step0_wandb.explaining.explanation import Explanation
     from step0_wandb.pull import Outside
     from step0_wandb.records import RunRecord
     from step0_wandb.step0 import Step0Finder

@@ -21,8 +21,8 @@ from step0_wandb.settings import environment, load_settings
 from step0_wandb.sheet import Line, Sheet
 from step0_wandb.step0 import Step0Finder
 from step0_wandb.store import Store
-from step0_wandb.target import targets
 from step0_wandb.text import count
+from step0_wandb.writing.target import targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from step0_wandb.pull import Pulled, SourceResult
     from step0_wandb.records import JudgedRun, Problem, SetupRange
     from step0_wandb.settings import Loaded
-    from step0_wandb.target import Written
+    from step0_wandb.writing.target import Written
 
 UNSEEN = "unseen"
 """The store's note on what is not checked, as of its verdicts."""
@@ -249,7 +249,7 @@ def profiles_of(loaded: Loaded) -> Profiles:
 
 def judge_store(store: Store, loaded: Loaded, *, now: datetime) -> tuple[str, ...]:
     """Fit and judge every stored run anew; return the keys of the runs that differ from before."""
-    from step0_wandb.moves import with_what_changed
+    from step0_wandb.explaining.moves import with_what_changed
     from step0_wandb.publish.blind import coverage
     from step0_wandb.verdicts import judged_runs, setup_ranges, weigh
 

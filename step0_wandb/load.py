@@ -6,21 +6,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.errors import UsageError
-from step0_wandb.explanation import explain_judged
+from step0_wandb.explaining.explanation import explain_judged
 from step0_wandb.installed import Installed
 from step0_wandb.job import job_of, profiles_of, read_into
 from step0_wandb.step0 import Step0Finder
 from step0_wandb.store import NOWHERE, Store
-from step0_wandb.target import targets
 from step0_wandb.verdicts import judged_runs, weigh
 from step0_wandb.writing import restore
+from step0_wandb.writing.target import targets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
 
-    from step0_wandb.explanation import Explanation
+    from step0_wandb.explaining.explanation import Explanation
     from step0_wandb.job import Job
 
 ORIGIN = "step0_origin"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from step0_wandb.afterwards import with_server_rows
 from step0_wandb.errors import NoStep0Error, Step0Error, UsageError
-from step0_wandb.explanation import explain_judged
+from step0_wandb.explaining.explanation import explain_judged
 from step0_wandb.installed import Installed
 from step0_wandb.job import profiles_of, read_into
 from step0_wandb.pull import pull
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from step0_wandb.explanation import Explanation
+    from step0_wandb.explaining.explanation import Explanation
     from step0_wandb.job import Job
     from step0_wandb.records import JudgedRun, Problem, RunFacts, RunRecord
     from step0_wandb.rollouts import Later

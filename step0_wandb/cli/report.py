@@ -13,7 +13,7 @@ from step0_wandb.cli.sync import PARTLY, tell_written
 from step0_wandb.errors import UsageError
 
 if TYPE_CHECKING:
-    from step0_wandb.target import Published
+    from step0_wandb.writing.target import Published
 
 
 @without("as_json", "fail_on")
@@ -63,7 +63,7 @@ def _publish(session: Session, project: str | None) -> Published:
     """Write to W&B whether or not anything changed: to one project, or where the settings say."""
     from step0_wandb import writing
     from step0_wandb.store import Store
-    from step0_wandb.target import shown_in, targets
+    from step0_wandb.writing.target import shown_in, targets
 
     loaded, outside = session.loaded, session.job().outside()
     with session.open_store() as store:  # one that is not there is not made

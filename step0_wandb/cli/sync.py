@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from step0_wandb.job import SyncResult
     from step0_wandb.records import Json
-    from step0_wandb.target import Written
+    from step0_wandb.writing.target import Written
 
 PARTLY = 7
 VERDICT = 3

@@ -113,7 +113,9 @@ class Trace:
         if look.sparse.high is None:
             # Without any metric, rows of a first rollout tell a run that died in it from one of no framework.
             self._searched_to = FIRST_ROWS
-            return Look(Window(0, 1), Window(FIRST_ROWS, None), around, SAMPLES) if known == math.inf else None
+            return (
+                Look(Window(0, 1), Window(FIRST_ROWS, None), around, SAMPLES) if known == math.inf else None
+            )
         if known < math.inf:
             # A first look for other metrics shows nothing: the run is the project's first of its framework.
             return None if look.metrics == every else replace(look, whole=Window(0, 1), metrics=every)

@@ -36,7 +36,9 @@ from tests.support.miles import GAP, miles_run
 from tests.support.runs import exit_record, history_record, run_record, wandb_file, write_file
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)
-CATALOGUE = tomllib.loads(resources.files("step0_wandb").joinpath("causes.toml").read_text(encoding="utf-8"))
+CATALOGUE = tomllib.loads(
+    resources.files("step0_wandb").joinpath("explaining", "causes.toml").read_text(encoding="utf-8")
+)
 HOSTILE = "\x1b[2Jx\x1b]0;owned\x07[bold]\u202e</td>"
 
 WIDE, DRIFT = {GAP: 0.5}, {"train/ppo_kl": 0.3, "train/pg_clipfrac": 0.05}

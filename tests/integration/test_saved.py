@@ -9,7 +9,7 @@ from step0_wandb.sources.address import RemoteAddress
 from step0_wandb.sources.credentials import Places
 from step0_wandb.sources.http import Reply
 from step0_wandb.sources.saved import Wanted
-from step0_wandb.target import shelf_of
+from step0_wandb.writing.target import shelf_of
 from tests.support.project import NOW, environment
 from tests.support.wandb_server import WandbServer
 from tests.support.wandb_server.asking import ask

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from step0_wandb.delivery import WandbAlerts
+from step0_wandb.alerting.delivery import WandbAlerts
 from step0_wandb.errors import SourceError, UsageError
 from step0_wandb.publish.alerts import (
     Stake,

@@ -4,7 +4,7 @@ import pytest
 
 from step0_wandb.errors import UsageError
 from step0_wandb.settings import load_settings
-from step0_wandb.target import shown_in, targets
+from step0_wandb.writing.target import shown_in, targets
 
 
 def loaded(tmp_path, **flags):

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from step0_wandb.causes import Evidence, blind_spots, find_causes
+from step0_wandb.explaining.causes import Evidence, blind_spots, find_causes
 from step0_wandb.profiles.expression import as_number, model_name
 from step0_wandb.published import published_for
 from step0_wandb.sheet import Line, Sheet
@@ -17,7 +17,7 @@ from step0_wandb.text import clean, count, number
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from step0_wandb.causes import Cause
+    from step0_wandb.explaining.causes import Cause
     from step0_wandb.profiles import Profiles
     from step0_wandb.records import Json, JudgedRun, RunFacts
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from step0_wandb.errors import Step0Error
 from step0_wandb.publish.state import DamagedStateError, fingerprint, import_state, read_state
 from step0_wandb.records import Problem, SetupRange
-from step0_wandb.target import Content, Memory, Published, plan, shelf_of, write
 from step0_wandb.text import count, span_text
+from step0_wandb.writing.target import Content, Memory, Published, plan, shelf_of, write
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from step0_wandb.pull import Outside
     from step0_wandb.sources.address import RemoteAddress
     from step0_wandb.store import Label, Store
-    from step0_wandb.target import Target, Written
+    from step0_wandb.writing.target import Target, Written
 
 _COLUMNS = [item.name for item in fields(SetupRange)]
 DONE = "wandb:done"

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from step0_wandb.delivery import OWN_RUN
-from step0_wandb.explanation import explain_judged
+from step0_wandb.alerting.delivery import OWN_RUN
+from step0_wandb.explaining.explanation import explain_judged
 from step0_wandb.profiles import load_profiles
 from step0_wandb.publish import alerts as words
 from step0_wandb.records import ALIVE

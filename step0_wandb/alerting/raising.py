@@ -37,7 +37,7 @@ def queue(store: Store, loaded: Loaded, result: Judgement, *, now: datetime) -> 
     What waits there and is not so any more is withdrawn: the verdict got better, the run was labelled or
     deleted, or the setup muted.
     """
-    from step0_wandb.news import Item, Newsroom
+    from step0_wandb.alerting.news import Item, Newsroom
 
     settings = loaded.settings.alerts
     channels: list[Channel] = ["log", "wandb", "webhook"] if settings.webhook_env else ["log", "wandb"]
@@ -68,7 +68,7 @@ def deliver(
     waiting = tuple(store.outbox.unsent())
     if not waiting:
         return ()
-    from step0_wandb.delivery import Delivery
+    from step0_wandb.alerting.delivery import Delivery
 
     delivery = Delivery(loaded, outside)
     told: list[dict[str, object]] = []

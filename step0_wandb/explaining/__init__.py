@@ -1,0 +1,1 @@
+"""Why a run got its verdict: known causes, and what differs from its healthy peers."""
