@@ -13,9 +13,7 @@ import pytest
 from step0_wandb.errors import StoreBusyError, StoreError
 from step0_wandb.store import Store
 from step0_wandb.store.file import _Stamp
-from tests.support.stored import NOW, SERVER, as_nobody, from_server, python
-
-KEY = "team/rl/aa11"
+from tests.support.stored import KEY, NOW, SERVER, as_nobody, from_server, python
 
 HOLD = """
 import sys

@@ -12,37 +12,29 @@ from step0_wandb.store import Label, SourceState, Store
 from step0_wandb.store.schema import runs
 from tests.support.stored import (
     DISK,
+    KEY,
     LATER,
     METRIC,
     NOW,
+    OFFLINE_KEY,
     SERVER,
     SETUP,
     facts,
     from_disk,
     from_server,
+    judge,
     mark,
     offline,
     pending,
     record,
+    save,
 )
-
-KEY = "team/rl/aa11"
-OFFLINE_KEY = "_/rl/aa11"
 
 
 @pytest.fixture
 def store(tmp_path):
     with Store.open(tmp_path / "step0.db", mode="write") as opened:
         yield opened
-
-
-def save(store, *items, source=SERVER, now=NOW):
-    return store.save_readings(source, items, now=now)
-
-
-def judge(store):
-    """Take note of everything, as a sync does."""
-    store.save_judged((), (), now=NOW)
 
 
 def test_marks_come_back_by_source_and_the_run_with_them(store):

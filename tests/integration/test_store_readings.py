@@ -10,37 +10,29 @@ from step0_wandb.records import HistoryRow, Reading, RunFacts, Step0
 from step0_wandb.store import Label, Store
 from tests.support.stored import (
     DISK,
+    KEY,
     LATER,
     METRIC,
     NOW,
+    OFFLINE_KEY,
     SERVER,
     facts,
     from_disk,
     from_server,
+    judge,
     mark,
     offline,
     pending,
     record,
     row,
+    save,
 )
-
-KEY = "team/rl/aa11"
-OFFLINE_KEY = "_/rl/aa11"
 
 
 @pytest.fixture
 def store(tmp_path):
     with Store.open(tmp_path / "step0.db", mode="write") as opened:
         yield opened
-
-
-def save(store, *items, source=SERVER, now=NOW):
-    return store.save_readings(source, items, now=now)
-
-
-def judge(store):
-    """Take note of everything, as a sync does."""
-    store.save_judged((), (), now=NOW)
 
 
 def test_a_run_comes_back_as_its_source_gave_it(store):

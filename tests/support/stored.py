@@ -16,10 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from step0_wandb.store import Store
+
 NOW = datetime(2026, 11, 1, 8, 30, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
 DISK = "file:/data/wandb"
 SERVER = "wandb:team/rl"
+KEY = "team/rl/aa11"
+OFFLINE_KEY = "_/rl/aa11"
 SETUP = "miles · Qwen3-0.6B"
 METRIC = "train/train_rollout_logprob_abs_diff"
 PLAN = CheckPlan(
@@ -86,6 +90,16 @@ def from_server(run_id: str = "aa11", *, gap: float = 0.0152, **changes: Any) ->
 def from_disk(run_id: str = "aa11", *, gap: float = 0.0152, **changes: Any) -> tuple[Reading, RunFacts]:
     """Return a reading of the run's directory, with its facts."""
     return Reading(offline(run_id, gap=gap, **changes), (mark(run_id),)), facts(gap)
+
+
+def save(store: Store, *items: tuple[Reading, RunFacts], source: str = SERVER, now: datetime = NOW) -> object:
+    """Store readings, as a sync does first."""
+    return store.save_readings(source, items, now=now)
+
+
+def judge(store: Store) -> None:
+    """Take note of everything, as a sync does last."""
+    store.save_judged((), (), now=NOW)
 
 
 @contextmanager
