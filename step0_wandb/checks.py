@@ -161,18 +161,18 @@ def exact(runs: pd.DataFrame, check: ExactCheck, learned: NDArray[np.float64] | 
 
     result = Outcomes.blank(len(runs))
     result.limit[limited] = numbers(runs, f"{check}_limit", DEFAULT_LIMIT[check])[limited]
+    known = np.zeros(len(runs), bool)
     if learned is not None:
         known = (kind == "learned") & np.isfinite(learned)
         result.limit[known] = learned[known]
-    why = np.where(limited & np.isfinite(learned) if learned is not None else False, 1, 0).astype(bool)
 
     above = np.where(texts(runs, f"{check}_above", "suspect") == "broken", Level.BROKEN, Level.SUSPECT)
     level = np.where(value >= broken_from, Level.BROKEN, above).astype(np.int8)
     over = logged & limited & (value > result.limit)
     result.set(logged & limited, PASS, Why.NOTHING)
     result.set(logged & (kind == "vacuous"), VACUOUS, Why.BY_RULE)
-    result.set(over & ~why, FAIL, Why.OVER_LIMIT, level=level)
-    result.set(over & why, FAIL, Why.OVER_LEARNED, level=level)
+    result.set(over & ~known, FAIL, Why.OVER_LIMIT, level=level)
+    result.set(over & known, FAIL, Why.OVER_LEARNED, level=level)
     result.set(logged & ((kind == "skipped") | (kind == "averaged")), SKIPPED, Why.BY_RULE)
     large = logged & (kind == "averaged") & (value >= broken_from)
     result.set(large, WARN, Why.LARGE_FOR_AVERAGE, level=Level.SUSPECT)

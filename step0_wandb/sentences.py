@@ -32,7 +32,7 @@ def reasons(verdict: VerdictName, said: Sequence[str], facts: Mapping[str, Any])
         found.append(_no_range("gap", facts) if _is_number(facts, "gap") else _missing(facts))
         found += _published(facts)
     if not said and verdict == "unchecked":
-        found.append(_missing(facts))
+        found.append(_by_rule("gap", facts) if _is_number(facts, "gap") else _missing(facts))
     return tuple(dict.fromkeys(text for text in found if text))
 
 

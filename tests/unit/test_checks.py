@@ -8,6 +8,7 @@ import pytest
 
 from step0_wandb import checks
 from step0_wandb.checks import Level, Why
+from step0_wandb.verdicts import judge
 
 MEGATRON = {"rule": "exact", "limit": 1e-9, "above": "broken"}
 LORA = {"rule": "exact", "limit": 1e-8, "above": "broken"}
@@ -136,3 +137,12 @@ def test_only_a_sure_fault_of_a_quantised_run_keeps_it_out_of_the_ranges():
 def test_an_exact_failure_keeps_a_run_out_of_the_ranges():
     runs = pd.concat([frame("ppo_kl", value, MEGATRON) for value in (0.0, 1e-7, math.inf)])
     assert checks.exact_failed(runs).tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize("kind", ["skipped", "vacuous"])
+@pytest.mark.parametrize("why", ["this log is rounded to 0.001, too coarse for a gap of 0.00300", ""])
+def test_a_gap_that_was_logged_but_tells_nothing_is_not_called_missing(kind, why):
+    runs = frame("gap", 0.003, {"rule": kind, "why": why}, ppo_kl_rule="skipped", clip_frac_rule="skipped")
+    told = judge(runs)
+    assert told["verdict"].tolist() == ["unchecked"]
+    assert told["reason"].tolist() == [why]
