@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from step0_wandb import afterwards, alerting, writing
+from step0_wandb.book import keep_book
 from step0_wandb.errors import UsageError
 from step0_wandb.installed import Installed, compared
 from step0_wandb.profiles import load_profiles
@@ -22,6 +23,7 @@ from step0_wandb.sheet import Line, Sheet
 from step0_wandb.step0 import Step0Finder
 from step0_wandb.store import Store
 from step0_wandb.text import count
+from step0_wandb.weights import keys_of
 from step0_wandb.writing.target import targets
 
 if TYPE_CHECKING:
@@ -253,16 +255,18 @@ def judge_store(store: Store, loaded: Loaded, *, now: datetime) -> tuple[str, ..
     from step0_wandb.publish.blind import coverage
     from step0_wandb.verdicts import judged_runs, setup_ranges, weigh
 
-    settings, runs = loaded.settings.ranges, store.frame()
+    settings, profiles = loaded.settings.ranges, profiles_of(loaded)
+    runs = store.frame(config=keys_of(profiles))
     if loaded.settings.checks.every_rollout:
         runs = afterwards.joined(store, runs)
     result = weigh(runs, alpha=settings.alpha, broken_ratio=settings.broken_ratio)
     judged = judged_runs(result)
-    packages = partial(compared, Installed(store, Step0Finder(profiles_of(loaded))))
-    setups = with_what_changed(setup_ranges(result), result, store, packages=packages)
+    installed = Installed(store, Step0Finder(profiles))
+    setups = with_what_changed(setup_ranges(result), result, store, packages=partial(compared, installed))
     with store.transaction():
         changed = store.save_judged(judged, setups, now=now)
         store.set_meta(UNSEEN, list(coverage(judged)))
+        keep_book(store, profiles, runs, installed=installed)
         alerting.queue(store, loaded, result, now=now)
         writing.outdate(store)
     return changed
@@ -280,6 +284,7 @@ def _refresh(store: Store, finder: Step0Finder, job: Job) -> None:
         with store.transaction():
             store.save_facts([(record.key, finder.facts(record)) for record in store.records()])
             store.forget_marks(status="no-step0")
+            store.mark_stale()
             store.set_meta("profiles", profiles)
     settings = job.loaded.settings
     judging = settings.ranges.model_dump_json() + settings.checks.model_dump_json()

@@ -1,26 +1,42 @@
 """The book of weight checks: for which model and image trainer and engine were compared, and for which not.
 
-Miles can compare the weights of both sides before the first rollout. A mismatch ends the job before it
-logs a row: so a run with the flag and a step-0 row has passed, and one that ended without a row has
-failed, or died before.
+Miles and its kin can compare the weights of both sides before the first rollout. A mismatch ends the job
+before it logs a row: so a run with the flag and a row has passed, and one that ended without a row has
+failed, or died before. That is needed once for each model and image, not in every long run.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from step0_wandb.explaining.packages import changes
+from step0_wandb.profiles.catalogue import preferred
+from step0_wandb.records import ALIVE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from datetime import datetime
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from step0_wandb.profiles import Profile, Profiles
-    from step0_wandb.records import Json, RunRecord
+    from step0_wandb.profiles.tables import Weights
+    from step0_wandb.records import Json
+
+    Installed = Callable[[str], Mapping[str, str]]
 
 Status = Literal["failed", "due", "passed"]
 ORDER: tuple[Status, ...] = ("failed", "due", "passed")
-ONCE = "once is enough: a long run need not carry the flag"
 FAILED = "failed, or died before step 0"
+ONCE = "a long run carries the flag: once is enough"
+CLIENT_NOTES = "_wandb"
+"""The config key under which the W&B client notes image and commit."""
+COMMIT_LENGTH = 12
+PACKAGES = (
+    *("sglang", "vllm", "sgl-kernel", "torch", "transformers", "miles", "slime", "vime"),
+    *("megatron-core", "megatron-bridge", "mbridge", "transformer-engine", "flash-attn"),
+)
+"""What moves or holds the weights; where these are as they were, the image counts as the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +46,18 @@ class WeightCheck:
     Attributes
     ----------
     image : str
-        The container image, else the git commit, else empty: then the model alone counts.
+        The container image, else the git commit, else the installed packages; empty where nothing is
+        known: then the model alone counts.
     status : {"failed", "due", "passed"}
-        Of the newest run that carried the flag; ``due`` where none did.
+        Of the newest run with the flag that has told; ``due`` where none has, or for other packages.
     run : str or None
-        Key of that run.
+        Key of the run that the status rests on.
+    checked_at : datetime or None
+        When that run was created.
     runs : int
         Runs of this model and image.
+    projects : tuple of str
+        Their projects, ``entity/project``.
     notes : tuple of str
         Why a comparison proves less, and what else to know.
     add : tuple of str
@@ -50,29 +71,88 @@ class WeightCheck:
     run: str | None
     checked_at: datetime | None
     runs: int
+    projects: tuple[str, ...]
     notes: tuple[str, ...]
     add: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Return the entry as a sentence."""
+        what = self.model + (f" on {self.image}" if self.image else "")
+        said = [f"{what}: {self.status}" + (f" by {self.run}" if self.run else ""), *self.notes]
+        if self.status != "passed":
+            said.append(f"to compare, run shortly with {' or '.join(self.add)}")
+        return "; ".join(said)
 
 
 @dataclass(frozen=True, slots=True)
 class Carrier:
-    """A run as the book sees it: its config, and whether a step 0 was found."""
+    """A run as the book sees it.
 
-    record: RunRecord
+    Attributes
+    ----------
+    profile : str or None
+        None while it has logged no metric.
+    logged : bool
+        Whether it came to its first row, which no mismatch would have let it.
+    config : mapping
+        At least the keys that `keys_of` names; all of it where the profile is None.
+    """
+
+    run: str
+    state: str
+    created_at: datetime | None
     profile: str | None
-    found: bool
+    logged: bool
+    config: Mapping[str, Json]
+
+    @property
+    def age(self) -> tuple[str, str]:
+        """Return what sorts runs from the oldest to the newest."""
+        return (self.created_at.isoformat() if self.created_at else "", self.run)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has told what came of its comparison."""
+        return self.logged or self.state not in ALIVE
 
 
-def weight_book(carriers: Iterable[Carrier], profiles: Profiles) -> list[WeightCheck]:
-    """Return the book, what failed first; frameworks that cannot compare weights are not in it."""
+def keys_of(profiles: Profiles) -> tuple[str, ...]:
+    """Return the config keys that the book reads."""
+    names = {CLIENT_NOTES}
+    for profile in profiles.by_name.values():
+        if table := profile.weights:
+            model = [key.value for key in profile.setup if key.label == "model"]
+            weaker = [entry.when for entry in table.weaker]
+            names |= profile.keys_of(table.flag, table.quantised, table.long, *weaker, *model)
+    return tuple(sorted(names))
+
+
+def compares(config: Mapping[str, Json], profiles: Profiles) -> bool:
+    """Return whether a run compares the weights, whatever its framework."""
+    return any(True for _ in _comparing(config, profiles))
+
+
+def weight_book(
+    carriers: Iterable[Carrier], profiles: Profiles, installed: Installed = lambda _run: {}
+) -> list[WeightCheck]:
+    """Return the book, what failed first; frameworks that cannot compare weights are not in it.
+
+    Parameters
+    ----------
+    installed : callable
+        Returns the packages of a run by its key, nothing where they are not known. Asked of two runs a
+        model at most, where the config names neither image nor commit.
+    """
     pages: dict[tuple[str, str, str], list[Carrier]] = {}
-    for carrier in carriers:
-        profile = profiles.by_name.get(carrier.profile or "")
-        model = profile.model(carrier.record.config) if profile and profile.weights else None
+    for carrier in sorted(carriers, key=lambda carrier: carrier.age):
+        profile = _profile_of(carrier, profiles)
+        model = profile.model(carrier.config) if profile and profile.weights else None
         if profile and model:
-            key = (profile.name, model, image_of(carrier.record.config))
-            pages.setdefault(key, []).append(carrier)
-    book = [_entry(profiles.by_name[key[0]], key[1], key[2], runs) for key, runs in pages.items()]
+            pages.setdefault((profile.name, model, image_of(carrier.config)), []).append(carrier)
+    book = [
+        _Page(profiles.by_name[name], model, image, runs).entry(installed)
+        for (name, model, image), runs in pages.items()
+    ]
     return sorted(
         book, key=lambda entry: (ORDER.index(entry.status), entry.model, entry.image, entry.profile)
     )
@@ -86,11 +166,107 @@ def image_of(config: Mapping[str, Json]) -> str:
     >>> image_of({"_wandb": {"e": {"x7f3": {"docker": "radixark/miles:v5", "git": {"commit": "c1899de"}}}}})
     'radixark/miles:v5'
     """
-    notes = list(_notes(config.get("_wandb")))
-    return next((value for name in ("docker", "commit") for key, value in notes if key == name), "")
+    notes = dict(reversed(list(_notes(config.get(CLIENT_NOTES)))))
+    return notes.get("docker") or notes.get("commit", "")[:COMMIT_LENGTH]
+
+
+def from_json(document: Json) -> list[WeightCheck]:
+    """Return the book that `documents.plain` made JSON of; None is an empty one."""
+    return [_of_json(item) for item in cast("list[dict[str, Any]]", document or [])]
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """The runs of one model and image, the oldest first."""
+
+    profile: Profile
+    model: str
+    image: str
+    runs: Sequence[Carrier]
+
+    @property
+    def _table(self) -> Weights:
+        assert self.profile.weights is not None  # noqa: S101 - `weight_book` has looked
+        return self.profile.weights
+
+    def entry(self, installed: Installed) -> WeightCheck:
+        """Return what is known of them."""
+        newest, told = self.runs[-1], self._told()
+        packages = {} if self.image else _that_matter(installed(newest.run))
+        before = _that_matter(installed(told.run)) if packages and told else {}
+        moved = changes(before, packages) if before else ()
+        quantised = self._table.quantised.holds(self.profile.scope(newest.config))
+        more = self._table.add_quantised if quantised else ""
+        return WeightCheck(
+            profile=self.profile.name,
+            model=self.model,
+            image=self.image or ", ".join(f"{name} {packages[name]}" for name in sorted(packages)),
+            status="due" if told is None or moved else "passed" if told.logged else "failed",
+            run=told.run if told else None,
+            checked_at=told.created_at if told else None,
+            runs=len(self.runs),
+            projects=tuple(sorted({run.run.rpartition("/")[0] for run in self.runs})),
+            notes=(*self._notes_on(told, moved), *self._notes_on_newest()),
+            add=tuple(text.format(more=more) for text in self._table.add),
+        )
+
+    def _comparing(self) -> list[Carrier]:
+        return [run for run in self.runs if self._table.flag.holds(self.profile.scope(run.config))]
+
+    def _told(self) -> Carrier | None:
+        """Return the run that the status rests on: the newest that failed, or the best since that passed."""
+        since: list[Carrier] = []
+        for run in self._comparing():
+            if not run.is_over:
+                continue
+            if since and not (since[-1].logged and run.logged):
+                since.clear()
+            since.append(run)
+        return min(reversed(since), key=lambda run: len(self._weaker(run)), default=None)
+
+    def _weaker(self, run: Carrier) -> list[str]:
+        scope = self.profile.scope(run.config)
+        return [entry.why for entry in self._table.weaker if entry.when.holds(scope)]
+
+    def _notes_on(self, told: Carrier | None, moved: Sequence[str]) -> Iterator[str]:
+        if told is None:
+            return
+        if not told.logged:
+            yield FAILED
+            earlier = (run.run for run in reversed(self._comparing()) if run.logged)
+            yield from (f"{run} had passed before" for run in islice(earlier, 1))
+        if moved:
+            yield f"checked with other packages: {', '.join(moved)}"
+        yield from self._weaker(told)
+
+    def _notes_on_newest(self) -> Iterator[str]:
+        for run in self._comparing()[-1:]:
+            if not run.is_over:
+                yield f"{run.run} is comparing now"
+            elif run.logged and self._table.long.holds(self.profile.scope(run.config)):
+                yield ONCE
+
+
+def _profile_of(carrier: Carrier, profiles: Profiles) -> Profile | None:
+    """Return a run's profile; one that ended without a metric shows it by its flag and its config."""
+    if carrier.profile is not None:
+        return profiles.by_name.get(carrier.profile)
+    return preferred(list(_comparing(carrier.config, profiles)), carrier.config)
+
+
+def _comparing(config: Mapping[str, Json], profiles: Profiles) -> Iterator[Profile]:
+    """Yield the profiles by which a run compares the weights."""
+    for profile in profiles.by_name.values():
+        if profile.weights and profile.weights.flag.holds(profile.scope(config)):
+            yield profile
+
+
+def _that_matter(packages: Mapping[str, str]) -> dict[str, str]:
+    return {name: packages[name] for name in PACKAGES if name in packages}
 
 
 def _notes(value: Json) -> Iterator[tuple[str, str]]:
+    """Yield each text of the client's notes with its name, at any depth, writer by writer."""
     if isinstance(value, dict):
         for key, inner in sorted(value.items()):
             if isinstance(inner, str) and inner:
@@ -99,39 +275,8 @@ def _notes(value: Json) -> Iterator[tuple[str, str]]:
                 yield from _notes(inner)
 
 
-def _entry(profile: Profile, model: str, image: str, runs: list[Carrier]) -> WeightCheck:
-    weights = profile.weights
-    assert weights is not None  # noqa: S101 - only profiles that have one get here
-    newest = sorted(runs, key=lambda run: (str(run.record.created_at or ""), run.record.key))
-    scope = profile.scope(newest[-1].record.config)
-    more = weights.add_quantised if weights.quantised.holds(scope) else ""
-    carried = [
-        run for run in newest if weights.flag.holds(profile.scope(run.record.config)) and _is_over(run)
-    ]
-    last = carried[-1] if carried else None
-    return WeightCheck(
-        profile=profile.name,
-        model=model,
-        image=image,
-        status="due" if last is None else "passed" if last.found else "failed",
-        run=last.record.key if last else None,
-        checked_at=last.record.created_at if last else None,
-        runs=len(runs),
-        notes=_notes_on(profile, last) if last else (),
-        add=tuple(text.format(more=more) for text in weights.add),
-    )
-
-
-def _is_over(run: Carrier) -> bool:
-    """Return whether a run has told what came of its comparison."""
-    return run.found or not run.record.alive
-
-
-def _notes_on(profile: Profile, run: Carrier) -> tuple[str, ...]:
-    weights = profile.weights
-    assert weights is not None  # noqa: S101 - as above
-    scope = profile.scope(run.record.config)
-    weaker = [entry.why for entry in weights.weaker if entry.when.holds(scope)]
-    failed = [] if run.found else [FAILED]
-    once = [ONCE] if run.found and weights.long.holds(scope) else []
-    return (*failed, *weaker, *once)
+def _of_json(item: dict[str, Any]) -> WeightCheck:
+    stamp = item["checked_at"]
+    moment = datetime.fromisoformat(stamp) if stamp else None
+    lists = {name: tuple(item[name]) for name in ("projects", "notes", "add")}
+    return WeightCheck(**(item | lists | {"checked_at": moment}))

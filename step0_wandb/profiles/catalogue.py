@@ -11,7 +11,7 @@ from step0_wandb.errors import UsageError
 from step0_wandb.profiles.reading import load_profile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from step0_wandb.profiles.profile import Profile
@@ -45,10 +45,7 @@ class Profiles:
         most = max(shared.values(), default=0)
         if not most:
             return None
-        rivals = [self.by_name[name] for name, count in shared.items() if count == most]
-        preferred = [rival for rival in rivals if rival.prefer and rival.prefer.holds(rival.scope(config))]
-        general = [rival for rival in rivals if rival.prefer is None]
-        return next(iter(preferred or general or rivals))
+        return preferred([self.by_name[name] for name, count in shared.items() if count == most], config)
 
     def with_setups(self, changes: Mapping[str, Mapping[str, Any]]) -> Profiles:
         """Return the profiles with other setup keys.
@@ -73,6 +70,13 @@ class Profiles:
         said = repr(sorted((name, sorted(change.items())) for name, change in changes.items()))
         digest = hashlib.sha256((self.fingerprint + said).encode()).hexdigest()[:16]
         return Profiles(by_name, digest if changes else self.fingerprint)
+
+
+def preferred(rivals: Sequence[Profile], config: Mapping[str, Json]) -> Profile | None:
+    """Return the profile whose ``prefer`` holds for a config, else the first that has none."""
+    chosen = [rival for rival in rivals if rival.prefer and rival.prefer.holds(rival.scope(config))]
+    general = [rival for rival in rivals if rival.prefer is None]
+    return next(iter(chosen or general or rivals), None)
 
 
 def load_profiles(paths: Iterable[Path] = ()) -> Profiles:

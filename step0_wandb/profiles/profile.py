@@ -63,6 +63,12 @@ class Profile(tables.Table):
         """Return what the profile's expressions see: config, then defaults, then the named parts."""
         return _Scope(self, config)
 
+    def keys_of(self, *expressions: Expression) -> frozenset[str]:
+        """Return the config keys that expressions read, those of the named parts in them too."""
+        names = frozenset[str]().union(*(expression.names for expression in expressions))
+        parts = [self.let[name] for name in names if name in self.let]
+        return (names - self.let.keys()) | (self.keys_of(*parts) if parts else frozenset())
+
     def gap_of(self, values: Mapping[str, float]) -> tables.GapMetric | None:
         """Return the gap metric that a row has, the preferred one first."""
         return next((gap for gap in self.metrics.gap if gap.metric in values), None)

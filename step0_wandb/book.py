@@ -1,0 +1,65 @@
+"""The book of weight checks in the store: kept with the verdicts, read by everything that shows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from step0_wandb import documents
+from step0_wandb.errors import Step0Error
+from step0_wandb.store import Wanted
+from step0_wandb.weights import Carrier, compares, from_json, keys_of, weight_book
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pandas as pd
+
+    from step0_wandb.installed import Installed
+    from step0_wandb.profiles import Profiles
+    from step0_wandb.store import Store
+    from step0_wandb.weights import WeightCheck
+
+NOTE: Final = "weights"
+
+
+def read_book(store: Store) -> list[WeightCheck]:
+    """Return the book as of the last verdicts, what failed first."""
+    return from_json(store.meta(NOTE))
+
+
+def keep_book(store: Store, profiles: Profiles, runs: pd.DataFrame, *, installed: Installed) -> None:
+    """Write the book of some runs into the store.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        As `Store.frame` gives them with the config keys of `weights.keys_of`.
+    """
+
+    def packages(run: str) -> Mapping[str, str]:
+        try:
+            return installed.of(run)
+        except Step0Error:  # then the model alone counts
+            return {}
+
+    book = weight_book(_carriers(store, profiles, runs), profiles, packages)
+    store.set_meta(NOTE, documents.plain(book))
+
+
+def _carriers(store: Store, profiles: Profiles, runs: pd.DataFrame) -> Iterator[Carrier]:
+    """Yield the runs that the book may be about; of those without a metric the ones that compare."""
+    keys = keys_of(profiles)
+    rows = runs[["run", "state", "created_at", "profile", *Wanted(config=keys).names()]]
+    for run, state, created_at, profile, *values in rows.itertuples(index=False, name=None):
+        known = {key: value for key, value in zip(keys, values, strict=True) if _is(value)}
+        created = created_at.to_pydatetime() if _is(created_at) else None
+        if _is(profile):
+            yield Carrier(run, state, created, profile, logged=True, config=known)
+        elif compares(known, profiles) and (record := store.record(run)):
+            # Rows without a metric are those of its first rollout, which begins after the comparison.
+            yield Carrier(run, state, created, None, logged=bool(record.rows), config=record.config)
+
+
+def _is(value: Any) -> bool:
+    """Return whether a cell of a frame holds something; NaN and NaT, which equal nothing, are none."""
+    return value is not None and value == value  # noqa: PLR0124
