@@ -11,8 +11,9 @@ import pandas as pd
 
 from step0_wandb import checks, sentences
 from step0_wandb.checks import FAIL, PASS, SKIPPED, VACUOUS, WARN, Level, Outcomes, Why
-from step0_wandb.errors import UsageError
-from step0_wandb.ranges import fit_ranges, judged_by
+from step0_wandb.ranges.judging import judged_in
+from step0_wandb.ranges.model import fit_model
+from step0_wandb.ranges.table import check_parameters, range_table
 from step0_wandb.records import CHECKS, LATER_CHECKS, CheckResult, JudgedRun, SetupRange
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from step0_wandb.ranges.model import Model
     from step0_wandb.records import VerdictName
 
 CEILINGS_TO_BROKEN = 10.0
@@ -46,8 +48,12 @@ class Judgement:
     ----------
     runs : DataFrame
         The runs as given.
+    model : Model
+        What the runs say about their setups.
     by : DataFrame, one row a run
         The range that each run was judged by, see `ranges.judged_by`.
+    ranges : DataFrame, one row a setup
+        As given, or as the runs give them.
     outcomes : mapping of str to Outcomes
         By check, in the order of `records.CHECKS`, then `records.LATER_CHECKS` where they were asked for.
     verdict : ndarray of str, shape (n_runs,)
@@ -55,6 +61,7 @@ class Judgement:
     """
 
     runs: pd.DataFrame
+    model: Model
     by: pd.DataFrame
     ranges: pd.DataFrame
     outcomes: dict[str, Outcomes]
@@ -65,6 +72,7 @@ class Judgement:
         """Return the judgement of some runs, by their positions."""
         return Judgement(
             self.runs.iloc[positions],
+            self.model,
             self.by.iloc[positions],
             self.ranges,
             {check: result.take(positions) for check, result in self.outcomes.items()},
@@ -215,13 +223,13 @@ def weigh(
     broken_ratio: float = 2.0,
 ) -> Judgement:
     """Judge every run, and keep what each verdict rests on; `judge` shows the short form."""
-    if not broken_ratio > 1:
-        raise UsageError(f"broken_ratio is {broken_ratio!r}; it must be above 1", "The default is 2.0.")
+    check_parameters(alpha, broken_ratio)
     if "exact_failed" not in runs:
         runs = runs.assign(exact_failed=checks.exact_failed(runs))
+    model = fit_model(runs, broken_ratio)
+    by = judged_in(model, ranges, alpha).set_axis(runs.index)
     if ranges is None:
-        ranges = fit_ranges(runs, alpha=alpha, broken_ratio=broken_ratio)
-    by = judged_by(runs, ranges, alpha=alpha, broken_ratio=broken_ratio)
+        ranges = range_table(model, alpha)
     learned = checks.learned_limits(runs, by["member"].to_numpy(dtype=bool), alpha=alpha)
     outcomes = {
         "ppo_kl": checks.exact(runs, "ppo_kl", learned),
@@ -231,7 +239,7 @@ def weigh(
     }
     assert tuple(outcomes) == CHECKS  # noqa: S101 - the outputs rely on the order
     outcomes |= {check: _answered(runs, check) for check in LATER_CHECKS if f"{check}_outcome" in runs}
-    return Judgement(runs, by, ranges, outcomes, _verdicts(runs, by, outcomes), alpha)
+    return Judgement(runs, model, by, ranges, outcomes, _verdicts(runs, by, outcomes), alpha)
 
 
 def judged_runs(result: Judgement, *, only: str | None = None) -> list[JudgedRun]:

@@ -11,7 +11,6 @@ from scipy import special
 
 from step0_wandb.ranges.cells import Cells, moments_of, runs_of
 from step0_wandb.ranges.fleet import priors_of
-from step0_wandb.ranges.history import read_history
 from step0_wandb.ranges.model import fit_model
 from step0_wandb.ranges.screen import SCREEN_ALPHA, Rows
 from step0_wandb.ranges.spread import Spread, combined_df
@@ -74,7 +73,11 @@ def goodness_of_fit(runs: pd.DataFrame, *, broken_ratio: float = BROKEN_RATIO) -
         As for `fit_ranges`.
     """
     check_parameters(SCREEN_ALPHA, broken_ratio)
-    model = fit_model(read_history(runs), broken_ratio)
+    return fitness_table(fit_model(runs, broken_ratio))
+
+
+def fitness_table(model: Model) -> pd.DataFrame:
+    """Return how well the runs of a fitted model follow it; see `goodness_of_fit`."""
     metric = model.history.setups.metric
     table = pd.DataFrame(
         [_row(model, group) for group in np.unique(metric)],

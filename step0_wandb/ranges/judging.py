@@ -10,7 +10,7 @@ import pandas as pd
 
 from step0_wandb.ranges.cells import without_itself
 from step0_wandb.ranges.given import compare
-from step0_wandb.ranges.history import NEVER, as_times, numbers, read_history
+from step0_wandb.ranges.history import NEVER, as_times, numbers
 from step0_wandb.ranges.model import fit_model
 from step0_wandb.ranges.spread import Scale
 from step0_wandb.ranges.table import (
@@ -99,7 +99,11 @@ def judged_by(
         As for `fit_ranges`, or `ranges` lacks a column or has a setup twice.
     """
     check_parameters(alpha, broken_ratio)
-    model = fit_model(read_history(runs), broken_ratio)
+    return judged_in(fit_model(runs, broken_ratio), ranges, alpha).set_axis(runs.index)
+
+
+def judged_in(model: Model, ranges: pd.DataFrame | None, alpha: float) -> pd.DataFrame:
+    """Return what `judged_by` does of the runs of a fitted model, in their order."""
     spread = model.fleet.spread.at(alpha).take(model.history.setups.metric)
     if ranges is None:
         judged = _by_own(model, spread)
@@ -107,7 +111,7 @@ def judged_by(
         given = compare(ranges, range_table(model, alpha), model, spread)
         spread = given.spread
         judged = _as_it_stands(_by_own(model, spread), given, model)
-    return _frame(judged, model, spread).set_axis(runs.index)
+    return _frame(judged, model, spread)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,13 @@ import numpy as np
 
 from step0_wandb.ranges.cells import Cells, Moments, sorted_order
 from step0_wandb.ranges.fleet import screen_fleet
+from step0_wandb.ranges.history import read_history
 from step0_wandb.ranges.levels import cut_levels
 from step0_wandb.ranges.screen import Rows
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from step0_wandb.ranges.cells import Bools, Floats, Ints
     from step0_wandb.ranges.fleet import Fleet
     from step0_wandb.ranges.history import History
@@ -47,8 +50,13 @@ class Model:
     split: Bools
 
 
-def fit_model(history: History, broken_ratio: float) -> Model:
-    """Find epochs, members, priors and tails."""
+def fit_model(runs: pd.DataFrame, broken_ratio: float) -> Model:
+    """Find epochs, members, priors and tails in a frame of runs, see `fit_ranges`.
+
+    That is nearly all of the work: a range table, the range of each run and the goodness of fit are
+    then made of one model.
+    """
+    history = read_history(runs)
     metrics = history.setups.metrics.size
     fleet = screen_fleet(_rows(history, history.setup, history.setups.metric), metrics)
     levels = cut_levels(history, fleet.spread, float(np.log(broken_ratio)))

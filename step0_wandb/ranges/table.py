@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from step0_wandb.errors import UsageError
-from step0_wandb.ranges.history import NEVER, as_times, read_history
+from step0_wandb.ranges.history import NEVER, as_times
 from step0_wandb.ranges.model import fit_model
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def fit_ranges(
     miles · Qwen3-0.6B  4   0.015  0.013  0.018  pooled
     """
     check_parameters(alpha, broken_ratio)
-    return range_table(fit_model(read_history(runs), broken_ratio), alpha)
+    return range_table(fit_model(runs, broken_ratio), alpha)
 
 
 def check_parameters(alpha: float, broken_ratio: float) -> None:

@@ -1,4 +1,4 @@
-"""How long ranges take on a large fleet.
+"""How long ranges and verdicts take on a large fleet.
 
 Run ``OPENBLAS_NUM_THREADS=1 python -m tests.benchmarks.range_speed``. The runs come in random order,
 a tenth of them broken, every tenth setup moves half way through, and all columns are there.
@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from step0_wandb.ranges import fit_ranges, goodness_of_fit, judged_by
+from step0_wandb.verdicts import judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,11 +72,12 @@ def main() -> None:
     options = parser.parse_args()
     fit_ranges(fleet(10, 10, np.random.default_rng(0)))  # imports are not what is measured
     print("seconds by the clock (of the processor)")
-    heads = ("fit_ranges", "judged_by", "goodness_of_fit", "peak memory")
+    timed = (fit_ranges, judged_by, goodness_of_fit, judge)
+    heads = (*(function.__name__ for function in timed), "peak memory")
     print(f"{'setups':>8s}{'runs':>10s}" + "".join(f"{head:>17s}" for head in heads))
     for setups, runs in SIZES:
         frame = fleet(setups, runs, np.random.default_rng(options.seed))
-        took = [measure(function, frame) for function in (fit_ranges, judged_by, goodness_of_fit)]
+        took = [measure(function, frame) for function in timed]
         cells = "".join(f"{f'{each.clock:.2f} ({each.processor:.2f})':>17s}" for each in took)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         print(f"{setups:8d}{len(frame):10d}{cells}{f'{peak:.2f} GiB':>17s}", flush=True)
