@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from step0_wandb import afterwards, alerting, writing
 from step0_wandb.book import keep_book
 from step0_wandb.errors import UsageError
+from step0_wandb.goodness import keep_goodness
 from step0_wandb.installed import Installed, compared
 from step0_wandb.profiles import load_profiles
 from step0_wandb.pull import Outside, pull
@@ -253,6 +254,7 @@ def judge_store(store: Store, loaded: Loaded, *, now: datetime) -> tuple[str, ..
     """Fit and judge every stored run anew; return the keys of the runs that differ from before."""
     from step0_wandb.explaining.moves import with_what_changed
     from step0_wandb.publish.blind import coverage
+    from step0_wandb.ranges.fitness import fitness_table
     from step0_wandb.verdicts import judged_runs, setup_ranges, weigh
 
     settings, profiles = loaded.settings.ranges, profiles_of(loaded)
@@ -266,6 +268,7 @@ def judge_store(store: Store, loaded: Loaded, *, now: datetime) -> tuple[str, ..
     with store.transaction():
         changed = store.save_judged(judged, setups, now=now)
         store.set_meta(UNSEEN, list(coverage(judged)))
+        keep_goodness(store, fitness_table(result.model))
         keep_book(store, profiles, runs, installed=installed)
         alerting.queue(store, loaded, result, now=now)
         writing.outdate(store)

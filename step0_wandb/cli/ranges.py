@@ -10,6 +10,7 @@ import typer
 from step0_wandb import documents
 from step0_wandb.cli import output, tables
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
+from step0_wandb.goodness import read_goodness
 from step0_wandb.text import clean
 
 if TYPE_CHECKING:
@@ -34,8 +35,10 @@ def ranges(
     """
     with session.open_store() as store:
         found = [item for item in store.setups() if not setup or setup.lower() in item.setup.lower()]
+        metrics = {item.gap_metric for item in found}
+        fits = [fit for fit in read_goodness(store) if fit.gap_metric in metrics]
     if session.as_json:
-        output.print_json(documents.document("ranges", setups=found))
+        output.print_json(documents.document("ranges", setups=found, goodness_of_fit=fits))
         return
     out = output.console()
     out.print(tables.table(tables.SETUPS, found, out.width) if found else "no setups")
@@ -48,6 +51,8 @@ def ranges(
         for item in found:
             for known in published_for(item.setup):
                 output.print_item("known", f"{item.setup}: {known.beside(item.center)}", out)
+    for fit in fits:
+        output.print_item("fit", str(fit), out)
     key = splitting_key(found)
     if key:
         output.print_item(

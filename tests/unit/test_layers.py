@@ -24,6 +24,7 @@ LAYERS = [
     ["explaining"],
     ["weights"],
     ["store"],
+    ["goodness"],
     ["publish", "plots"],
     ["sources"],
     ["pull"],

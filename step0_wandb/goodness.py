@@ -1,0 +1,82 @@
+"""How well the healthy runs follow what ranges assume: kept with the verdicts, told without pandas."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from step0_wandb import documents
+from step0_wandb.text import count
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from step0_wandb.store import Store
+
+NOTE: Final = "goodness_of_fit"
+MISFIT: Final = 0.01
+"""A p-value up to which the runs are said not to follow the assumption: the smallest there is."""
+FEW: Final = 100
+"""Of fewer runs not even one is expected in the outermost 1 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoodnessOfFit:
+    """The fit of one gap metric, as `ranges.goodness_of_fit` says it.
+
+    Attributes
+    ----------
+    gap_metric : str or None
+        None where the runs name none.
+    n : int
+        Healthy runs that have others of their setup to be compared with.
+    statistic, p_value, beyond_5pct, beyond_1pct : float or None
+        None where there is no such run; the shares are of these runs.
+    screened : float or None
+        Share of the runs with a usable gap that enter no range; None without such a run.
+    tail_df, tail_scale : float
+        The tail by which ranges are wider; infinite and 1: not at all.
+    prior_df, prior_sigma : float
+        The prior of the spread of ln(gap) in a setup.
+    """
+
+    gap_metric: str | None
+    n: int
+    statistic: float | None
+    p_value: float | None
+    beyond_5pct: float | None
+    beyond_1pct: float | None
+    screened: float | None
+    tail_df: float
+    tail_scale: float
+    prior_df: float
+    prior_sigma: float
+
+    def __str__(self) -> str:
+        metric = self.gap_metric or "gap"
+        if self.p_value is None or self.beyond_1pct is None:
+            return f"{metric}: no two healthy runs share a setup yet, so that nothing is known of how they scatter"
+        fits = "scatter as ranges assume" if self.p_value > MISFIT else "do not scatter as ranges assume"
+        wider = "; ranges are wider for it" if math.isfinite(self.tail_df) else ""
+        outermost = f"{round(self.beyond_1pct * self.n):,} of them in the outermost 1 %"
+        told = "as far as so few can tell" if self.n < FEW else f"{outermost} (expected: {self.n / 100:.0f})"
+        return f"{metric}: {count(self.n, 'healthy run')} {fits}, {told}{wider}"
+
+
+def keep_goodness(store: Store, table: pd.DataFrame) -> None:
+    """Write the table of `ranges.goodness_of_fit` into the store."""
+    rows = table.reset_index().to_dict("records")
+    found = [GoodnessOfFit(**{str(name): _known(value) for name, value in row.items()}) for row in rows]
+    store.set_meta(NOTE, documents.plain(found))
+
+
+def read_goodness(store: Store) -> tuple[GoodnessOfFit, ...]:
+    """Return the fit of each gap metric as of the last verdicts."""
+    rows = cast("list[dict[str, Any]]", store.meta(NOTE) or [])
+    return tuple(GoodnessOfFit(**row | {"tail_df": float(row["tail_df"])}) for row in rows)
+
+
+def _known(value: Any) -> Any:
+    """Return a cell of a frame, None in place of NaN."""
+    return None if isinstance(value, float) and math.isnan(value) else value
