@@ -3,22 +3,14 @@
 import itertools
 import os
 import random
-import shutil
 
 import pytest
 
 from step0_wandb.publish.page import CARDS_OPEN, render_page
+from tests.browser.chromium import QUIET, program
+from tests.browser.screenshots import PARTS, SCHEMES, WIDTH, clip, picture
 from tests.support.judged import RANGE, judged, setup_range
 
-QUIET = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 HOSTILE = "</script><img src=http://127.0.0.1:9/x onerror=console.error(1)>|**x**\u202e\x1b[31m"
 READABLE = 4.5  # WCAG 2.2, success criterion 1.4.3, for text of normal size
 
@@ -69,13 +61,12 @@ def crowd():
 
 @pytest.fixture(scope="module")
 def chromium():
-    program = shutil.which("chromium")
-    if program is None:
+    if program() is None:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("chromium is not installed")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=[*QUIET])
+        browser = playwright.chromium.launch(executable_path=program(), args=[*QUIET])
         yield browser
         browser.close()
 
@@ -248,3 +239,22 @@ def test_the_page_prints_on_white_whatever_the_screen_shows(visit):
     page.emulate_media(media="print")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.pdf(format="A4").startswith(b"%PDF-")
+
+
+def test_the_pictures_of_the_readme_show_what_they_are_named_after(visit):
+    page = visit("fleet", width=WIDTH)
+    shown = {part: clip(page, part) for part in PARTS}
+    assert shown["page"]["y"] < 40
+    assert shown["page"]["y"] + shown["page"]["height"] < shown["setups"]["y"]
+    chart = page.locator("svg.chart").first.bounding_box()
+    assert shown["setups"]["y"] < chart["y"]
+    assert chart["y"] + chart["height"] < shown["setups"]["y"] + shown["setups"]["height"]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("part", PARTS)
+def test_a_picture_of_the_readme_is_small_and_as_wide_as_the_page(part, scheme):
+    content = picture(part, scheme).read_bytes()
+    assert content.startswith(b"\x89PNG")
+    assert int.from_bytes(content[16:20]) == WIDTH
+    assert len(content) < 100_000

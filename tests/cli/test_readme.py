@@ -127,6 +127,13 @@ def test_the_readme_names_only_commands_that_there_are(place):
     )
 
 
+def test_every_file_that_the_readme_links_or_shows_is_there():
+    linked = re.findall(r"\]\((?!https?:)([^)#]+)\)|(?:src|srcset)=\"([^\"]+)\"", README)
+    files = [one or other for one, other in linked]
+    assert len(files) >= 9
+    assert [name for name in files if not (ROOT / name).is_file()] == []
+
+
 def test_the_readme_tells_every_exit_code_of_an_error():
     told = {int(code) for code in re.findall(r"^\| (\d+) \|", README, re.MULTILINE)}
     assert {error.exit_code for error in (Step0Error, *descendants(Step0Error))} <= told
