@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_LONGEST = timedelta(days=36500)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 
 
@@ -34,7 +35,10 @@ def duration(text: object) -> timedelta:
     match = _DURATION.fullmatch(str(text).strip())
     if match is None:
         raise ValueError(f"{text!r} is no time span; write 90s, 60m, 24h or 7d")
-    return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+    seconds = float(match[1]) * _UNITS[match[2]]
+    if seconds > _LONGEST.total_seconds():  # no date lies so long ago that it could be reckoned with
+        raise ValueError(f"{text!r} is a time span of more than {_LONGEST.days:,} days")
+    return timedelta(seconds=seconds)
 
 
 def duration_text(span: timedelta) -> str:

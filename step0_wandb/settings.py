@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 FILE_NAME = "step0.toml"
 PREFIX = "STEP0_"
 STORE_NAME = "step0.db"
+_LARGEST = 1_000_000  # characters of a settings file
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Loaded:
     def store(self) -> Path:
         """Return the path of the store."""
         if self.settings.store:
-            return self.base / Path(self.settings.store).expanduser()
+            return self.base / user_path(self.settings.store)
         if self.file is not None:
             return self.file.parent / STORE_NAME
         from platformdirs import user_data_path
@@ -64,7 +65,7 @@ class Loaded:
 
     def path(self, text: str) -> Path:
         """Return a path of the settings, relative to their file."""
-        return self.base / Path(text).expanduser()
+        return self.base / user_path(text)
 
     @property
     def profile_paths(self) -> tuple[Path, ...]:
@@ -81,13 +82,36 @@ class Loaded:
         if text.startswith("wandb:") or "://" in text:
             return text
         path = self.path(bare)
-        is_path = bare != text or bare.startswith((".", "/", "~")) or path.exists()
+        is_path = bare != text or bare.startswith((".", "/", "~")) or is_there(path)
         return f"file:{path}" if is_path else text
 
 
 def environment() -> Mapping[str, str]:
     """Return the process's environment; nothing else in the package reads it."""
     return os.environ
+
+
+def user_path(text: str) -> Path:
+    """Return the path that a person means, with the home directory in place of ``~``.
+
+    Where there is no such home, as for a container's user without an entry, the text stands as it is.
+    """
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        return Path(text)
+
+
+def is_there(path: Path) -> bool:
+    """Return whether one can see something at `path`.
+
+    Unlike `Path.exists` it says no, and raises nothing, of names that are too long and of directories
+    that one may not look into.
+    """
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def load_settings(
@@ -131,7 +155,7 @@ def load_settings(
         raise _wrong(error, origins, found) from error
     base = found.parent if found else cwd
     if origins.get("store") in (f"{PREFIX}STORE", "command line") and settings.store:
-        settings = settings.model_copy(update={"store": str(cwd / Path(settings.store).expanduser())})
+        settings = settings.model_copy(update={"store": str(cwd / user_path(settings.store))})
     return Loaded(settings, found, base.absolute(), origins)
 
 
@@ -139,7 +163,7 @@ def describe(loaded: Loaded) -> list[Setting]:
     """Return every setting with its value and origin; the store as the path that is used."""
     values = loaded.settings.model_dump(mode="json")
     values["store"] = str(loaded.store)
-    return [Setting(key, _get(values, key), loaded.origins.get(key, "default")) for key in _leaves(values)]
+    return [Setting(key, value, loaded.origins.get(key, "default")) for key, value in _leaves(values).items()]
 
 
 def _find(cwd: Path) -> Path | None:
@@ -147,30 +171,43 @@ def _find(cwd: Path) -> Path | None:
         if (folder / FILE_NAME).is_file():
             return folder / FILE_NAME
         project = folder / "pyproject.toml"
-        if project.is_file() and "step0-wandb" in _toml(project).get("tool", {}):
+        if project.is_file() and _own_table(_toml(project)) is not None:
             return project
     return None
 
 
 def _read(file: Path) -> dict[str, Any]:
     table = _toml(file)
-    if file.name == "pyproject.toml":
-        table = table.get("tool", {}).get("step0-wandb", {})
-    return table
+    if file.name != "pyproject.toml":
+        return table
+    own = _own_table(table)
+    if own is not None and not isinstance(own, dict):
+        raise UsageError(f"{file}: tool.step0-wandb is no table", "Write [tool.step0-wandb].")
+    return own or {}
+
+
+def _own_table(project: Mapping[str, Any]) -> Any:
+    """Return what a ``pyproject.toml`` says of this tool; None where it says nothing."""
+    tools = project.get("tool")
+    return tools.get("step0-wandb") if isinstance(tools, dict) else None
 
 
 def _toml(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        with file.open(encoding="utf-8-sig") as stream:
+            text = stream.read(_LARGEST + 1)  # /dev/zero has no end
+        table = tomllib.loads(text) if len(text) <= _LARGEST else None
     except OSError as error:
         raise UsageError(f"The settings file {file} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # no UTF-8, no TOML, too long a number, too deep a list
         raise UsageError(f"The settings file {file} is no TOML: {error}") from error
+    if table is None:
+        raise UsageError(f"The settings file {file} is larger than {_LARGEST:,} characters")
+    return table
 
 
 def _refuse_secrets(table: Mapping[str, Any], file: Path) -> None:
-    for key in _leaves(table):
-        value = _get(table, key)
+    for key, value in _leaves(table).items():
         if any(looks_like_key(str(part)) for part in (value if isinstance(value, list) else [value])):
             raise UsageError(
                 f"{file}: {key} holds what looks like a secret",
@@ -220,28 +257,22 @@ def _variables() -> dict[str, str]:
 
 
 def _is_list(key: str) -> bool:
-    return isinstance(_get(Settings().model_dump(), key), tuple)
+    return isinstance(_leaves(Settings().model_dump())[key], tuple)
 
 
 def _split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _leaves(table: Mapping[str, Any], prefix: str = "") -> list[str]:
-    keys = []
+def _leaves(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return every value that is no table, by its dotted key."""
+    leaves: dict[str, Any] = {}
     for name, value in table.items():
-        if isinstance(value, dict) and value:
-            keys += _leaves(value, f"{prefix}{name}.")
-        elif not isinstance(value, dict):
-            keys.append(f"{prefix}{name}")
-    return keys
-
-
-def _get(table: Mapping[str, Any], key: str) -> Any:
-    value: Any = table
-    for part in key.split("."):
-        value = value[part]
-    return value
+        if not isinstance(value, dict):
+            leaves[f"{prefix}{name}"] = value
+        elif value:
+            leaves |= _leaves(value, f"{prefix}{name}.")
+    return leaves
 
 
 def _put(table: dict[str, Any], key: str, value: Any) -> None:

@@ -28,13 +28,13 @@ def load_profile(path: Path) -> Profile:
     """
     try:
         return Profile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise UsageError(f"The profile {path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"The profile {path} is no TOML file: {error}") from error
     except ValidationError as error:
         detail = _gravest(error)
         raise UsageError(f"The profile {path} is not valid: {_said(detail)}", _allowed(detail)) from error
+    except OSError as error:
+        raise UsageError(f"The profile {path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:  # no UTF-8, no TOML, too long a number, too deep a list
+        raise UsageError(f"The profile {path} is no TOML file: {error}") from error
 
 
 def _gravest(error: ValidationError) -> ErrorDetails:

@@ -1,6 +1,7 @@
 """Settings: flag > environment > file > default, and clear words for what is wrong."""
 
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,41 @@ def test_a_pyproject_without_the_table_is_passed_over(tmp_path):
     inner.mkdir()
     write(inner, "[tool.other]\nx = 1\n", "pyproject.toml")
     assert load(inner).settings.ranges.alpha == 0.02
+
+
+@pytest.mark.parametrize("text", ["tool = 1\n", "[tool]\nx = 'step0-wandb'\n", "tool = 'step0-wandb'\n"])
+def test_a_pyproject_with_odd_tools_is_passed_over(tmp_path, text):
+    write(tmp_path, text, "pyproject.toml")
+    assert load(tmp_path).file is None
+
+
+def test_a_pyproject_where_the_table_is_none_is_told(tmp_path):
+    write(tmp_path, "[tool]\nstep0-wandb = 1\n", "pyproject.toml")
+    with pytest.raises(UsageError, match=r"tool\.step0-wandb is no table"):
+        load(tmp_path)
+
+
+def test_a_file_of_a_windows_editor_is_read(tmp_path):
+    (tmp_path / "step0.toml").write_bytes(b"\xef\xbb\xbfstore = 'x.db'\r\n[ranges]\r\nalpha = 0.01\r\n")
+    loaded = load(tmp_path)
+    assert (loaded.store, loaded.settings.ranges.alpha) == (tmp_path / "x.db", 0.01)
+
+
+def test_a_file_without_an_end_is_not_read_to_it(tmp_path):
+    with pytest.raises(UsageError, match="larger than"):
+        load_settings(Path("/dev/zero"), cwd=tmp_path, environ={})
+
+
+def test_a_home_that_there_is_not_stands_as_it_is_written(tmp_path):
+    write(tmp_path, "store = '~no-such-user/step0.db'\nsources = ['~no-such-user/wandb']\n")
+    loaded = load(tmp_path)
+    assert loaded.store == tmp_path / "~no-such-user" / "step0.db"
+    assert loaded.sources == (f"file:{tmp_path}/~no-such-user/wandb",)
+
+
+def test_a_source_with_a_name_that_no_path_can_have_is_no_path(tmp_path):
+    write(tmp_path, f"sources = ['{'x' * 300}']\n")
+    assert load(tmp_path).sources == ("x" * 300,)
 
 
 def test_the_environment_beats_the_file_and_a_flag_beats_both(tmp_path):
@@ -96,6 +132,13 @@ def test_a_source_that_is_a_path_of_the_file_becomes_absolute(tmp_path):
         ("[alerts]\nsince = 'soon'\n", "write 90s, 60m, 24h or 7d"),
         ("[alerts]\nlevels = ['no-range']\n", "alerts.levels"),
         ("store = \n", "is no TOML"),
+        ("sources = " + "[" * 5000 + "]" * 5000, "is no TOML"),
+        ("[alerts]\ndigest = " + "9" * 5000, "is no TOML"),
+        ("#" + "x" * 1_000_000, "larger than 1,000,000 characters"),
+        ("'a.b' = 1\n", "a.b is no setting"),
+        ("[ranges]\n'a.b' = 1\n", "ranges.a.b is no setting"),
+        ("[alerts]\nsince = '99999999999999d'\n", "alerts.since"),
+        ("[alerts]\nsince = '9999999d'\n", "more than 36,500 days"),
         ("[alerts]\nwebhook_env = 'https://hooks.example.com/T0/B0'\n", "names an environment variable"),
         ("store = 'hf_" + "a1B2" * 9 + "'\n", "looks like a secret"),
         ("sources = ['x', '" + "0123456789abcdef" * 2 + "01234567']\n", "looks like a secret"),
