@@ -104,10 +104,16 @@ def _walk(found: Found, root: str) -> None:
             found.problems.append(Problem(directory, f"cannot be listed: {error.strerror}"))
             continue
         for entry in listed:
-            path, is_directory = entry.path, entry.is_dir(follow_symlinks=False)
-            if entry.is_symlink():
-                path = os.path.realpath(path)
-                is_directory = Path(path).is_dir()
+            try:
+                path, is_directory = entry.path, entry.is_dir(follow_symlinks=False)
+                if entry.is_symlink():
+                    path = os.path.realpath(path)
+                    is_directory = Path(path).is_dir()
+            except FileNotFoundError:
+                continue  # gone since it was listed: the client makes its links anew for every run
+            except OSError as error:
+                found.problems.append(Problem(entry.path, f"cannot be followed: {error.strerror}"))
+                continue
             if not is_directory:
                 if entry.name.endswith(SUFFIX):
                     _add(found, path)

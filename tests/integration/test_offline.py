@@ -1,4 +1,5 @@
 import os
+from pathlib import Path
 
 import pytest
 
@@ -206,6 +207,37 @@ def test_only_regular_files_are_opened(tmp_path):
     os.mkfifo(tmp_path / "pipe.wandb")  # opening it would wait for ever
     (tmp_path / "directory.wandb").mkdir()
     assert len(sync(tmp_path)) == 1
+
+
+def test_a_link_that_goes_while_the_directory_is_read_is_passed_over(tmp_path, monkeypatch):
+    link = tmp_path / "latest-run"
+    link.symlink_to(one_run(tmp_path, training(0)).parent)
+    asked = os.path.realpath
+
+    def realpath(path):
+        if str(path).endswith("latest-run"):
+            link.unlink()
+            return str(Path(path).readlink())  # as it happens within: the link was there, and then it was not
+        return asked(path)
+
+    monkeypatch.setattr(os.path, "realpath", realpath)
+    assert len(sync(tmp_path)) == 1
+
+
+def test_a_link_into_a_directory_that_is_closed_is_a_problem_and_the_rest_goes_on(tmp_path, monkeypatch):
+    one_run(tmp_path, training(0))
+    (tmp_path / "link").symlink_to("theirs")
+    looked = Path.is_dir
+
+    def is_dir(path):
+        if path.name == "theirs":
+            raise PermissionError(13, "Permission denied")
+        return looked(path)
+
+    monkeypatch.setattr(Path, "is_dir", is_dir)
+    offline = offline_source(tmp_path)
+    assert len(list(offline.read(Memory()))) == 1
+    assert [problem.what for problem in offline.problems] == ["cannot be followed: Permission denied"]
 
 
 def test_a_name_that_is_no_utf_8_is_a_problem_and_the_rest_goes_on(tmp_path):
