@@ -13,7 +13,7 @@ from step0_wandb.sources.address import RemoteAddress, parse_address
 from step0_wandb.sources.credentials import find_server
 from step0_wandb.sources.diagnose import Finding, diagnose, failed
 from step0_wandb.step0 import Step0Finder
-from step0_wandb.store import Message, Store
+from step0_wandb.store import Message, Store, store_exists
 from step0_wandb.text import count, when
 
 if TYPE_CHECKING:
@@ -119,10 +119,10 @@ class Checkup:
 
     def _store(self) -> Iterator[Finding]:
         path = self.loaded.store
-        if not path.exists():
-            yield Finding("store", "ok", f"none yet at {path}: the first sync makes it")
-            return
         try:
+            if not store_exists(path):
+                yield Finding("store", "ok", f"none yet at {path}: the first sync makes it")
+                return
             with Store.open(path, mode="read") as store:
                 runs = count(sum(store.counts().values()), "run")
                 yield Finding("store", "ok", f"{path}, schema version {store.version}, {runs} judged")

@@ -10,10 +10,11 @@ from step0_wandb.errors import NoStep0Error, SourceError, UsageError
 from step0_wandb.job import profiles_of
 from step0_wandb.pull import pull
 from step0_wandb.rollouts import RolloutFinder, judge_later
+from step0_wandb.settings import is_there
 from step0_wandb.single import basis_of, judge_one
 from step0_wandb.sources.address import LocalAddress, RemoteAddress, parse_address
 from step0_wandb.step0 import Step0Finder
-from step0_wandb.store import NOWHERE, Store
+from step0_wandb.store import NOWHERE, Store, store_exists
 from step0_wandb.text import span_text
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ class Gate:
             return parse_address(text, server=server)
         except UsageError as error:
             if text.startswith(_PATHS):
-                address = parse_address(text, exists=lambda path: path.parent.is_dir())
+                address = parse_address(text, exists=lambda path: is_there(path.parent))
             elif key := self._stored(text):
                 address = parse_address(f"wandb:{key}")
             else:
@@ -202,7 +203,7 @@ class Gate:
     def _stored(self, text: str) -> str | None:
         """Return the key of the stored run with this id or name, if it is one and on a server."""
         path = self._job.loaded.store
-        if not path.exists():
+        if not store_exists(path):
             return None
         with Store.open(path, mode="read") as store:
             keys = store.find_runs(text)
@@ -298,7 +299,7 @@ class Gate:
         """Read what is new of a run; return why there is nothing yet, where that is known."""
         if isinstance(address, RemoteAddress):
             self._ask(lambda: self._pull(store, f"wandb:{address}", finder))
-        elif not address.path.exists():
+        elif not is_there(address.path):
             return "There is no such directory yet: check the path."
         else:
             try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from step0_wandb.afterwards import with_server_rows
@@ -15,9 +14,10 @@ from step0_wandb.installed import Installed
 from step0_wandb.job import profiles_of, read_into
 from step0_wandb.pull import pull
 from step0_wandb.rollouts import RolloutFinder, judge_later
+from step0_wandb.settings import is_there, user_path
 from step0_wandb.sources.address import RemoteAddress, parse_address
 from step0_wandb.step0 import Step0Finder
-from step0_wandb.store import NOWHERE, Store, columns_of
+from step0_wandb.store import NOWHERE, Store, columns_of, store_exists
 from step0_wandb.text import count
 from step0_wandb.writing import travelling_ranges
 
@@ -106,8 +106,8 @@ def _run_of(text: str, finder: Step0Finder, job: Job) -> OneRun:
 
 def _console_log(text: str, finder: Step0Finder) -> OneRun | None:
     """Read a console log; None where `text` names something else."""
-    path = Path(text.removeprefix("file:")).expanduser()
-    if text != STDIN and (path.suffix == RUN_FILE or not path.is_file()):
+    path = user_path(text.removeprefix("file:"))
+    if text != STDIN and (path.suffix == RUN_FILE or not is_there(path) or path.is_dir()):
         return None
     from step0_wandb.sources.console import read_console, read_stream
 
@@ -147,7 +147,7 @@ def basis_of(record: RunRecord, job: Job) -> Basis:
     The last sync of a project has left its ranges there. Where none has, the project is read.
     """
     loaded = job.loaded
-    if loaded.store.exists() or record.url is None:
+    if store_exists(loaded.store) or record.url is None:
         return Basis(_stored(loaded))
     project = RemoteAddress(record.entity, record.project)
     try:
@@ -209,7 +209,7 @@ def _believed(ranges: pd.DataFrame, ceiling: float | None) -> pd.Series:
 
 
 def _stored(loaded: Loaded) -> pd.DataFrame | None:
-    if not loaded.store.exists():
+    if not store_exists(loaded.store):
         return None
     with Store.open(loaded.store, mode="read") as store:
         return store.frame()

@@ -11,6 +11,7 @@ from step0_wandb.cli import output
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.cli.sync import PARTLY, tell_written
 from step0_wandb.errors import UsageError
+from step0_wandb.text import clean
 
 if TYPE_CHECKING:
     from step0_wandb.writing.target import Published
@@ -56,7 +57,7 @@ def _page(session: Session, path: Path) -> None:
             output.tell(f"would write {path}")
             return
         write_page_of(store, path)
-    output.console().print(f"page: {path}", soft_wrap=True)
+    output.console().print(clean(f"page: {path}"), soft_wrap=True)
 
 
 def _publish(session: Session, project: str | None) -> Published:

@@ -68,10 +68,15 @@ class Session:
     @cached_property
     def loaded(self) -> Loaded:
         """The settings."""
+        from step0_wandb.errors import UsageError
         from step0_wandb.settings import environment, load_settings
 
-        flags = {"store": str(self.store_file.absolute()) if self.store_file else None}
-        return load_settings(self.settings_file, cwd=Path.cwd(), environ=environment(), flags=flags)
+        try:
+            cwd = Path.cwd()
+        except FileNotFoundError as error:
+            raise UsageError("The working directory is gone", "Change to one that exists.") from error
+        flags = {"store": str(cwd / self.store_file) if self.store_file else None}
+        return load_settings(self.settings_file, cwd=cwd, environ=environment(), flags=flags)
 
     @cached_property
     def profiles(self) -> Profiles:
@@ -95,8 +100,9 @@ class Session:
             There is no store yet.
         """
         from step0_wandb.errors import UsageError
+        from step0_wandb.store import store_exists
 
-        if not self.loaded.store.exists():
+        if not store_exists(self.loaded.store):
             raise UsageError(
                 f"No run and no setup is known: there is no store at {self.loaded.store} yet",
                 "`step0-wandb sync` makes it.",

@@ -11,6 +11,7 @@ from step0_wandb import documents
 from step0_wandb.cli import output, tables
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.errors import UsageError
+from step0_wandb.text import clean
 
 
 @without("dry_run", "fail_on", "log_format")
@@ -38,7 +39,7 @@ def settings(
         output.print_json(documents.document("settings", settings=rows))
         return
     out, origin = output.console(), session.loaded.file
-    out.print(f"file: {origin or 'none'}", soft_wrap=True)
+    out.print(clean(f"file: {origin or 'none'}"), soft_wrap=True)
     table = tables.table_of("setting", "value", "from")
     for row in rows:
         table.add_row(

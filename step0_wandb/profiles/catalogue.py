@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from step0_wandb.errors import UsageError
 from step0_wandb.profiles.reading import load_profile
+from step0_wandb.settings import is_there
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -101,7 +102,7 @@ def load_profiles(paths: Iterable[Path] = ()) -> Profiles:
 
 def _files(path: Path) -> list[Path]:
     where = "See [profiles] paths in the settings."
-    if not path.exists():
+    if not is_there(path):
         raise UsageError(f"The profile path {path} does not exist", where)
     files = sorted(path.glob("*.toml")) if path.is_dir() else [path]
     if not files:

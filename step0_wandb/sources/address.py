@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from step0_wandb.errors import UsageError
+from step0_wandb.settings import is_there, user_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from step0_wandb.sources.credentials import Server
 
@@ -48,7 +49,7 @@ Address = LocalAddress | RemoteAddress
 
 
 def parse_address(
-    text: str, *, server: Server | None = None, exists: Callable[[Path], bool] = Path.exists
+    text: str, *, server: Server | None = None, exists: Callable[[Path], bool] = is_there
 ) -> Address:
     """Return what `text` names.
 
@@ -80,8 +81,8 @@ def parse_address(
     name = text.removeprefix(REMOTE)
     if name.startswith(("https://", "http://")):
         return _from_url(name, server)
-    if not forced and name and exists(_path(name)):
-        return LocalAddress(_path(name))
+    if not forced and name and exists(user_path(name)):
+        return LocalAddress(user_path(name))
     if not forced and _looks_like_path(name):
         return _existing(name, exists)
     parts = [part.strip() for part in name.strip("/").split("/")]
@@ -91,15 +92,12 @@ def parse_address(
     return address
 
 
-def _path(text: str) -> Path:
-    return Path(text).expanduser()
-
-
 def _existing(text: str, exists: Callable[[Path], bool]) -> LocalAddress:
-    path = _path(text)
+    path = user_path(text)
     if not exists(path):
         raise UsageError(
-            f"The path {path} does not exist", "Check the spelling and the directory you are in."
+            f"The path {path} does not exist",
+            "Check the spelling, the directory you are in, and that you may look there.",
         )
     return LocalAddress(path)
 
@@ -109,12 +107,15 @@ def _looks_like_path(text: str) -> bool:
 
 
 def _from_url(url: str, server: Server | None) -> RemoteAddress:
+    try:
+        path = urlsplit(url).path
+    except ValueError as error:
+        raise UsageError(f"{url} is no URL: {error}", _FORMS) from error
     if server is not None and not server.owns(url):
         raise UsageError(
             f"{url} is not on the W&B server in use, {server.app_url} (from {server.origin})",
             "Set WANDB_BASE_URL to that server, and log in there.",
         )
-    path = urlsplit(url).path
     if server is not None:
         path = path.removeprefix(urlsplit(server.app_url).path.rstrip("/"))
     parts = [unquote(part) for part in path.split("/") if part]

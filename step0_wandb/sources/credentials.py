@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from step0_wandb.errors import CredentialsError, UsageError
+from step0_wandb.settings import user_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,7 +54,7 @@ class Places:
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> Places:
         """Return the places of this process and this environment."""
-        return cls(environ, Path(environ["HOME"]) if environ.get("HOME") else Path.home(), Path.cwd())
+        return cls(environ, Path(environ.get("HOME") or user_path("~")), Path.cwd())
 
     def path(self, text: str) -> Path:
         """Return a path from a variable, with ``~`` for the home."""

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from step0_wandb.store.columns import COLUMNS, Wanted, columns_of, frame_of
+from step0_wandb.store.file import store_exists
 from step0_wandb.store.outbox import Message, Queued, Subject, Whereabouts
 from step0_wandb.store.people import Accept, Label, Mute
 from step0_wandb.store.queries import SourceState
@@ -26,4 +27,5 @@ __all__ = [
     "Whereabouts",
     "columns_of",
     "frame_of",
+    "store_exists",
 ]

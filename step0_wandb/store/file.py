@@ -70,6 +70,18 @@ class File:
                 self.lock.release()
 
 
+def store_exists(path: Path) -> bool:
+    """Return whether there is a file for a store.
+
+    Raises
+    ------
+    StoreError
+        The disk does not say: too long a name, or a directory that one may not look into.
+    """
+    with _usable(path):
+        return path.exists()
+
+
 def open_to_write(path: Path) -> File:
     """Open a store, made or upgraded where needed, and keep other writers out.
 
@@ -217,6 +229,8 @@ def _refuse_other_files(path: Path) -> None:
     if path.is_dir():
         raise StoreError(f"the store {path} is a directory", "Name a file in it, such as step0.db.")
     if path.exists():
+        if not path.is_file():  # to open a pipe would wait for whoever writes it
+            raise StoreError(f"the store {path} is no regular file", _ELSEWHERE)
         with path.open("rb") as file:
             head = file.read(len(_MAGIC))
         if head and head != _MAGIC:

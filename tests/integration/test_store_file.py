@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from step0_wandb.errors import StoreBusyError, StoreError
-from step0_wandb.store import Store
+from step0_wandb.store import Store, store_exists
 from step0_wandb.store.file import _Stamp
 from tests.support.stored import KEY, NOW, SERVER, as_nobody, from_server, python
 
 HOLD = """
 import sys
-from step0_wandb.store import Store
+from step0_wandb.store import Store, store_exists
 from tests.support.stored import NOW, SERVER, from_server
 store = Store.open(sys.argv[1], mode="write")
 with store.transaction():
@@ -151,7 +151,7 @@ def test_a_file_that_may_not_grow_is_no_traceback(path):
     code = """
 import resource, sys
 from step0_wandb.errors import StoreError
-from step0_wandb.store import Store
+from step0_wandb.store import Store, store_exists
 resource.setrlimit(resource.RLIMIT_FSIZE, (8192, resource.RLIM_INFINITY))
 try:
     Store.open(sys.argv[1], mode="write")
@@ -224,6 +224,23 @@ def test_a_damaged_store_is_told_and_nothing_else_is_lost(filled):
     with Store.open(filled, mode="read") as store, pytest.raises(StoreError, match="damaged"):
         list(store.records())
     assert filled.read_bytes() == data
+
+
+@pytest.mark.parametrize("mode", ["read", "write", "copy"])
+def test_a_pipe_is_no_store_and_nobody_is_waited_for(tmp_path, mode):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(StoreError, match="no regular file"):
+        Store.open(tmp_path / "pipe", mode=mode)
+    assert names(tmp_path) == ["pipe"]
+
+
+def test_whether_there_is_a_store_is_not_guessed(open_folder):
+    assert not store_exists(open_folder / "step0.db")
+    with pytest.raises(StoreError, match="too long"):
+        store_exists(open_folder / ("x" * 300))
+    (open_folder / "closed").mkdir(mode=0)
+    with as_nobody(), pytest.raises(StoreError, match="Permission denied"):
+        store_exists(open_folder / "closed" / "step0.db")
 
 
 @pytest.mark.parametrize("mode", ["write", "read"])

@@ -104,6 +104,14 @@ def test_what_is_neither_a_path_nor_a_project_is_refused_with_the_forms_there_ar
 
 
 @pytest.mark.parametrize(
+    "text", ["x" * 300, "/" + "x" * 300, "~no-such-user/wandb", "https://[::1", "wandb:https://[x]"]
+)
+def test_what_no_path_and_no_url_can_be_is_a_usage_error(text):
+    with pytest.raises(UsageError):
+        parse_address(text, server=CLOUD)
+
+
+@pytest.mark.parametrize(
     "url",
     [
         "https://evil.example.org/team/project",
