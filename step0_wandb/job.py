@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from step0_wandb import afterwards, alerting, writing
-from step0_wandb.book import keep_book
+from step0_wandb.book import keep_book, read_book
 from step0_wandb.errors import UsageError
 from step0_wandb.goodness import keep_goodness
 from step0_wandb.installed import Installed, compared
@@ -58,6 +58,8 @@ class SyncResult:
         What was written to W&B, or would be in a dry run.
     unseen : tuple of str
         What is not checked in the runs of the store, one line a profile.
+    mismatched : tuple of str
+        The changed runs in which the framework's own comparison of the weights seems to have failed.
     """
 
     sources: tuple[SourceResult, ...]
@@ -69,6 +71,7 @@ class SyncResult:
     page: Path | None = None
     written: tuple[Written, ...] = ()
     unseen: tuple[str, ...] = ()
+    mismatched: tuple[str, ...] = ()
 
     @property
     def summary(self) -> str:
@@ -88,9 +91,10 @@ class SyncResult:
             Line(run.verdict, f"{run.name or run.run}: {'; '.join(run.reasons)}") for run in self.flagged
         )
         problems = (Line("problem", f"{problem.where}: {problem.what}") for problem in self.problems)
+        mismatched = (Line("weights", text) for text in self.mismatched)
         unseen = (Line("unseen", text) for text in self.unseen)
         page = [Line("page", str(self.page))] if self.page else []
-        return Sheet(self.summary, (*flagged, *problems, *unseen, *page))
+        return Sheet(self.summary, (*flagged, *mismatched, *problems, *unseen, *page))
 
     def __str__(self) -> str:
         return self._sheet().text()
@@ -213,6 +217,7 @@ def run_sync(job: Job) -> SyncResult:
             page=page,
             written=published.written,
             unseen=_unseen(store),
+            mismatched=_mismatched(store, changed),
         )
 
 
@@ -280,6 +285,11 @@ def _unseen(store: Store) -> tuple[str, ...]:
     return tuple(map(str, lines)) if isinstance(lines, list) else ()
 
 
+def _mismatched(store: Store, changed: Sequence[str]) -> tuple[str, ...]:
+    failed = (entry for entry in read_book(store) if entry.status == "failed" and entry.run in changed)
+    return tuple(f"{entry.run} compared {entry.what}: {'; '.join(entry.notes)}" for entry in failed)
+
+
 def _refresh(store: Store, finder: Step0Finder, job: Job) -> None:
     """Bring stored facts up to the profiles and settings of now; what that changes makes the store stale."""
     profiles = finder.profiles.fingerprint
@@ -313,4 +323,7 @@ def write_page_of(store: Store, path: Path) -> None:
 
     changed = store.meta("changed_at")
     as_of = datetime.fromisoformat(changed) if isinstance(changed, str) else None
-    write_page(path, render_page(store.judged(), store.setups(), title="Step-0 health", as_of=as_of))
+    html = render_page(
+        store.judged(), store.setups(), title="Step-0 health", as_of=as_of, weights=read_book(store)
+    )
+    write_page(path, html)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Status = Literal["failed", "due", "passed"]
 ORDER: tuple[Status, ...] = ("failed", "due", "passed")
-FAILED = "failed, or died before step 0"
+FAILED = "the weights differ, or it died before step 0 for another reason: its log says which"
 ONCE = "a long run carries the flag: once is enough"
 CLIENT_NOTES = "_wandb"
 """The config key under which the W&B client notes image and commit."""
@@ -56,6 +56,8 @@ class WeightCheck:
         When that run was created.
     runs : int
         Runs of this model and image.
+    last_run : datetime or None
+        When the newest of them was created.
     projects : tuple of str
         Their projects, ``entity/project``.
     notes : tuple of str
@@ -71,17 +73,15 @@ class WeightCheck:
     run: str | None
     checked_at: datetime | None
     runs: int
+    last_run: datetime | None
     projects: tuple[str, ...]
     notes: tuple[str, ...]
     add: tuple[str, ...]
 
-    def __str__(self) -> str:
-        """Return the entry as a sentence."""
-        what = self.model + (f" on {self.image}" if self.image else "")
-        said = [f"{what}: {self.status}" + (f" by {self.run}" if self.run else ""), *self.notes]
-        if self.status != "passed":
-            said.append(f"to compare, run shortly with {' or '.join(self.add)}")
-        return "; ".join(said)
+    @property
+    def what(self) -> str:
+        """Return the model and its image."""
+        return self.model + (f" on {self.image}" if self.image else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,9 @@ def compares(config: Mapping[str, Json], profiles: Profiles) -> bool:
 def weight_book(
     carriers: Iterable[Carrier], profiles: Profiles, installed: Installed = lambda _run: {}
 ) -> list[WeightCheck]:
-    """Return the book, what failed first; frameworks that cannot compare weights are not in it.
+    """Return the book: what failed first, then what is due, each with what ran last at its head.
+
+    Frameworks that cannot compare weights are not in it.
 
     Parameters
     ----------
@@ -153,9 +155,7 @@ def weight_book(
         _Page(profiles.by_name[name], model, image, runs).entry(installed)
         for (name, model, image), runs in pages.items()
     ]
-    return sorted(
-        book, key=lambda entry: (ORDER.index(entry.status), entry.model, entry.image, entry.profile)
-    )
+    return sorted(book, key=_order)
 
 
 def image_of(config: Mapping[str, Json]) -> str:
@@ -200,11 +200,12 @@ class _Page:
         return WeightCheck(
             profile=self.profile.name,
             model=self.model,
-            image=self.image or ", ".join(f"{name} {packages[name]}" for name in sorted(packages)),
+            image=self.image or ", ".join(f"{name} {packages[name]}" for name in packages),
             status="due" if told is None or moved else "passed" if told.logged else "failed",
             run=told.run if told else None,
             checked_at=told.created_at if told else None,
             runs=len(self.runs),
+            last_run=newest.created_at,
             projects=tuple(sorted({run.run.rpartition("/")[0] for run in self.runs})),
             notes=(*self._notes_on(told, moved), *self._notes_on_newest()),
             add=tuple(text.format(more=more) for text in self._table.add),
@@ -261,6 +262,11 @@ def _comparing(config: Mapping[str, Json], profiles: Profiles) -> Iterator[Profi
             yield profile
 
 
+def _order(entry: WeightCheck) -> tuple[int, float, str, str, str]:
+    age = -entry.last_run.timestamp() if entry.last_run else 0.0
+    return (ORDER.index(entry.status), age, entry.model, entry.image, entry.profile)
+
+
 def _that_matter(packages: Mapping[str, str]) -> dict[str, str]:
     return {name: packages[name] for name in PACKAGES if name in packages}
 
@@ -276,7 +282,6 @@ def _notes(value: Json) -> Iterator[tuple[str, str]]:
 
 
 def _of_json(item: dict[str, Any]) -> WeightCheck:
-    stamp = item["checked_at"]
-    moment = datetime.fromisoformat(stamp) if stamp else None
+    times = {name: item[name] and datetime.fromisoformat(item[name]) for name in ("checked_at", "last_run")}
     lists = {name: tuple(item[name]) for name in ("projects", "notes", "add")}
-    return WeightCheck(**(item | lists | {"checked_at": moment}))
+    return WeightCheck(**(item | times | lists))

@@ -70,6 +70,8 @@ def print_result(result: SyncResult, session: Session) -> None:
     """Print what changed, then one summary line; nothing where one is to be quiet and nothing changed."""
     for problem in result.problems:
         output.warn(f"problem: {problem.where}: {problem.what}")
+    for line in result.mismatched:
+        output.warn(f"weights: {line}")
     _tell_alerts(result, session)
     tell_written(result.written, session)
     summary = f"{'dry run, nothing stored: ' if session.dry_run else ''}{result.summary}"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from step0_wandb.records import JudgedRun, SetupRange
+    from step0_wandb.weights import WeightCheck
 
 Item = TypeVar("Item")
 
@@ -29,7 +30,11 @@ STYLES: Final = {
     "unchecked": "magenta",
     "pending": "dim",
     "no-step0": "dim",
+    "failed": "bold red",
+    "due": "yellow",
+    "passed": "green",
 }
+"""Of verdicts, and of weight checks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +92,9 @@ def span(low: float | None, high: float | None) -> str:
     return MISSING if low is None or high is None else f"{number(low)} to {number(high)}"
 
 
-def run_id(run: JudgedRun) -> str:
+def run_id(run: JudgedRun | WeightCheck) -> str:
     """Return the last part of a run's key, by which the other commands know it too."""
-    return run.run.rsplit("/", 1)[-1]
+    return run.run.rsplit("/", 1)[-1] if run.run else MISSING
 
 
 def _cut(first: str, second: str = "") -> Text:
@@ -104,6 +109,12 @@ def _whole(text: str) -> Text:
     from rich.text import Text
 
     return Text(clean(text))
+
+
+def _status(item: WeightCheck) -> Text:
+    from rich.text import Text
+
+    return Text(item.status, style=STYLES[item.status])
 
 
 def _marks(item: SetupRange) -> list[str]:
@@ -149,4 +160,15 @@ SETUPS: Final[tuple[Column[SetupRange], ...]] = (
         since=WIDE,
     ),
     Column("last run", lambda item: when(item.last_run), since=WIDE),
+)
+
+WEIGHTS: Final[tuple[Column[WeightCheck], ...]] = (
+    Column("weights", _status),
+    Column("model", lambda item: _cut(item.model, item.image), below=ROOMY),
+    Column("model", lambda item: _cut(item.model), since=ROOMY),
+    Column("image", lambda item: _cut(item.image or MISSING), since=ROOMY),
+    Column("runs", lambda item: str(item.runs), right=True),
+    Column("last run", lambda item: when(item.last_run)[:10], since=ROOMY),
+    Column("compared", lambda item: when(item.checked_at)[:10]),
+    Column("by", lambda item: _cut(run_id(item))),
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from step0_wandb import documents
 from step0_wandb.cli import output, tables
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
-from step0_wandb.text import MISSING, clean, count, when
+from step0_wandb.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from step0_wandb.weights import WeightCheck
-
-STYLES = {"failed": "bold red", "due": "yellow", "passed": "green"}
 
 
 @without("dry_run", "fail_on", "log_format")
@@ -41,24 +39,17 @@ def _print(book: Sequence[WeightCheck], out: Console) -> None:
     """Print the table, then what is to be known and done, the flags ready to be copied."""
     from rich.text import Text
 
-    table = tables.table_of("weights", "model", "image", ("runs", "right"), "last check", "run")
+    out.print(tables.table(tables.WEIGHTS, book, out.width))
     for entry in book:
-        table.add_row(
-            Text(entry.status, style=STYLES[entry.status]),
-            Text(clean(entry.model)),
-            Text(clean(entry.image or MISSING)),
-            str(entry.runs),
-            when(entry.checked_at),
-            Text(clean(entry.run.rsplit("/", 1)[-1]) if entry.run else MISSING),
-        )
-    out.print(table)
+        if entry.notes:
+            text = f"{entry.what}: {'; '.join(entry.notes)}"
+            output.print_item(entry.status, text, out, style=tables.STYLES[entry.status])
+    wanting: dict[tuple[str, ...], list[str]] = {}
     for entry in book:
-        what = entry.model + (f" on {entry.image}" if entry.image else "")
-        for note in entry.notes:
-            output.print_item(entry.status, f"{what}: {note}", out, style=STYLES[entry.status])
-        if entry.status == "passed":
-            continue
-        text = f"{what}, {count(entry.runs, 'run')}: compare the weights once, in a short run with"
-        output.print_item(entry.status, text, out, style=STYLES[entry.status])
-        for flags in entry.add:
+        if entry.status != "passed":
+            wanting.setdefault(entry.add, []).append(entry.model)
+    for add, models in wanting.items():
+        names = ", ".join(dict.fromkeys(models))
+        output.print_item("do", f"compare {names} once for each image, in a short run with", out)
+        for flags in add:
             out.print(Text(f"        {clean(flags)}"), soft_wrap=True)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from step0_wandb.publish.blind import Blind
     from step0_wandb.publish.chart import Chart, Standing
     from step0_wandb.records import JudgedRun, OutcomeName, SetupRange
+    from step0_wandb.weights import WeightCheck
 
 CARDS_OPEN = 12
 CHARTS_OPEN = 12
@@ -86,6 +87,14 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class Checked:
+    """What is known of the weights of one model and image, and the run that it rests on."""
+
+    check: WeightCheck
+    run: JudgedRun | None
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """All that the template shows."""
 
@@ -104,7 +113,12 @@ class Page:
 
 
 def render_page(
-    runs: Sequence[JudgedRun], setups: Sequence[SetupRange], *, title: str, as_of: datetime | None
+    runs: Sequence[JudgedRun],
+    setups: Sequence[SetupRange],
+    *,
+    title: str,
+    as_of: datetime | None,
+    weights: Sequence[WeightCheck] = (),
 ) -> str:
     """Return the whole page as HTML.
 
@@ -118,6 +132,8 @@ def render_page(
         Heading and title of the page.
     as_of : datetime or None
         When the sources were last read; left out where unknown.
+    weights : sequence of WeightCheck
+        The book of weight checks in its order; an empty one has no section.
 
     Returns
     -------
@@ -125,8 +141,10 @@ def render_page(
         The same bytes for the same input, whatever its order.
     """
     page = _page(runs, setups, title=title, as_of=as_of)
+    known = {run.run: run for run in runs}
+    book = [Checked(check, known.get(check.run or "")) for check in weights]
     template = _environment().get_template("page.html.j2")
-    return template.render(page=page, outcomes=OUTCOMES)
+    return template.render(page=page, book=book, outcomes=OUTCOMES)
 
 
 def write_page(path: Path, html: str) -> None:

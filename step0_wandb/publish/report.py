@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from step0_wandb.records import Json, JudgedRun, SetupRange
+    from step0_wandb.weights import WeightCheck
 
 TITLE = "Step-0 health"
 MARK = "step0-wandb/report/1"
@@ -39,6 +40,7 @@ MOST_RUNS = 50
 """In each list of runs."""
 MOST_SETUPS = 100
 MOST_BLIND = 30
+MOST_WEIGHTS = 30
 NAME_LENGTH = 120
 TEXT_LENGTH = 400
 
@@ -142,7 +144,7 @@ def build_report(
     setups: Sequence[SetupRange],
     *,
     as_of: datetime,
-    weights: Sequence[str] = (),
+    weights: Sequence[WeightCheck] = (),
 ) -> Report:
     """Return the report on some runs.
 
@@ -150,9 +152,8 @@ def build_report(
     ----------
     as_of : datetime
         The end of the "last 7 days".
-    weights : sequence of str
-        The book of weight checks, one sentence for each model and image: passed, failed, or due with the
-        flags to add. Empty leaves the section away.
+    weights : sequence of WeightCheck
+        The book of weight checks; an empty one has no section.
     """
     newest = sorted(sorted(runs, key=lambda run: run.run), key=_age)
     open_runs = [run for run in newest if run.label is None and standing(run) in FLAGGED]
@@ -169,7 +170,7 @@ def build_report(
         *_ranges(setups),
         Heading("Charts and tables"),
         Panels(),
-        *((Heading("Weight checks"), _bullets(weights)) if weights else ()),
+        *_weights(weights, newest),
         *_blind(newest),
         Heading("How to read this"),
         _bullets(HOW_TO_READ),
@@ -232,15 +233,19 @@ def _runs(heading: str, runs: Sequence[JudgedRun], *, none: str = "") -> tuple[B
 
 def _run(run: JudgedRun) -> Line:
     """Return what there is to say of one run: which, why, whose, since when."""
-    name, url = shorten(title_of(run), NAME_LENGTH), web_url(run.url)
     reasons = "; ".join(run.reasons) or "no reason is known"
     facts = (run.setup, run.user and f"by {run.user}", f"created {when(run.created_at)}", run.state)
     word = standing(run) if run.label is None else f"{standing(run)} (a person's word)"
     return (
-        Link(name, url) if url else name,
+        _name(run),
         _text(f": {word}. {reasons}."),
         _text(f" ({', '.join(shorten(fact, NAME_LENGTH) for fact in facts if fact)})"),
     )
+
+
+def _name(run: JudgedRun) -> str | Link:
+    name, url = shorten(title_of(run), NAME_LENGTH), web_url(run.url)
+    return Link(name, url) if url else name
 
 
 def _ranges(setups: Sequence[SetupRange]) -> Iterable[Block]:
@@ -272,6 +277,25 @@ def _range_row(item: SetupRange) -> str:
 
 def _span(low: float | None, high: float | None) -> str:
     return MISSING if low is None or high is None else f"{number(low)} to {number(high)}"
+
+
+def _weights(book: Sequence[WeightCheck], runs: Sequence[JudgedRun]) -> Iterable[Block]:
+    if not book:
+        return
+    known = {run.run: run for run in runs}
+    yield Heading("Weight checks")
+    yield Bullets(tuple(_weight_check(entry, known.get(entry.run or "")) for entry in book[:MOST_WEIGHTS]))
+    yield from _left_out(len(book) - MOST_WEIGHTS, "line", "`step0-wandb weights`")
+
+
+def _weight_check(entry: WeightCheck, run: JudgedRun | None) -> Line:
+    """Return what there is to say of one model and image, with the flags to add whole."""
+    said = [f": {shorten(clean(entry.what), NAME_LENGTH)}, {count(entry.runs, 'run')}"]
+    said += [_text(note) for note in entry.notes]
+    if entry.status != "passed":
+        said.append(f"to compare the weights, add to a short run {' or '.join(entry.add)}")
+    by = () if run is None or entry.status == "due" else (" by ", _name(run))
+    return (entry.status, *by, "; ".join(said))
 
 
 def _blind(runs: Sequence[JudgedRun]) -> Iterable[Block]:

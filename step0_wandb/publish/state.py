@@ -8,12 +8,13 @@ it, so what is read back is taken apart field by field.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import (  # noqa: TC002 - pydantic reads the annotations
+    AfterValidator,
     AwareDatetime,
     BaseModel,
     ConfigDict,
@@ -23,13 +24,10 @@ from pydantic import (  # noqa: TC002 - pydantic reads the annotations
 
 from step0_wandb.documents import document
 from step0_wandb.errors import SourceError, UsageError
-from step0_wandb.records import (
-    LabelName,  # noqa: TC001 - as above
-    SetupRange,
-)
-from step0_wandb.store import Accept, Label
+from step0_wandb.records import SetupRange  # noqa: TC001 - as above
+from step0_wandb.store import Accept, Label  # noqa: TC001 - as above
 from step0_wandb.store.outbox import AlertLevel, Channel  # noqa: TC001 - as above
-from step0_wandb.store.people import Mute
+from step0_wandb.store.people import Mute  # noqa: TC001 - as above
 from step0_wandb.store.tags import BY_TAG
 
 if TYPE_CHECKING:
@@ -67,7 +65,10 @@ class Share:
 
     def has(self, key: str) -> bool:
         """Return whether a run, by its key, belongs to the project."""
-        home = key.rpartition("/")[0]
+        return self.takes(key.rpartition("/")[0])
+
+    def takes(self, home: str) -> bool:
+        """Return whether the runs of a project belong to this one."""
         return self.everything or home == self.project or (self.takes_rest and home not in self.others)
 
 
@@ -218,76 +219,39 @@ def _rounded(value: Any) -> Any:
     return [_rounded(part) for part in value] if isinstance(value, list) else value
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    def values(self) -> dict[str, Any]:
-        """Return the fields, times in UTC."""
-        found = dict(self)
-        return found | {
-            name: value.astimezone(UTC) for name, value in found.items() if isinstance(value, datetime)
-        }
+Record = TypeVar("Record", SetupRange, Label, Accept, Mute)
 
 
-class _Label(_Part):
-    run: str
-    label: LabelName
-    why: str
-    who: str
-    at: AwareDatetime
+def _in_utc(record: Record) -> Record:
+    """Return a record with its times in UTC; a time without a zone says nothing."""
+    times = {item.name: getattr(record, item.name) for item in fields(record)}
+    moments = {name: value for name, value in times.items() if isinstance(value, datetime)}
+    for name, moment in moments.items():
+        if moment.tzinfo is None:
+            raise ValueError(f"{name} has no time zone")
+    return replace(record, **{name: moment.astimezone(UTC) for name, moment in moments.items()})
 
 
-class _Accept(_Part):
-    setup: str
-    why: str
-    who: str
-    at: AwareDatetime
-
-
-class _Mute(_Part):
-    setup: str
-    until: AwareDatetime
-    who: str
-    at: AwareDatetime
-
-
-class _Alerted(_Part):
+class _Alerted(BaseModel):
     channel: Channel
     subject: str
     level: AlertLevel
     at: AwareDatetime
 
 
-class _Range(_Part):
-    setup: str
-    profile: str
-    n: int
-    center: float | None
-    low: float | None
-    high: float | None
-    seen_low: float | None
-    seen_high: float | None
-    sigma: float | None
-    df: float | None
-    alpha: float
-    basis: str
-    accepted: bool = False
-    gap_metric: str | None = None
-    last_run: AwareDatetime | None = None
-    moved: float | None = None
-    moved_since: AwareDatetime | None = None
-    note: str = ""
+class _Document(BaseModel):
+    """The records themselves say which fields there are; what a later program adds is left aside."""
 
+    model_config = ConfigDict(extra="ignore")
 
-class _Document(_Part):
     project: str
     written_at: AwareDatetime
     runs: int = Field(ge=0)
     counts: dict[str, int] = Field(default_factory=dict)
-    ranges: list[_Range] = Field(default_factory=list)
-    labels: list[_Label] = Field(default_factory=list)
-    accepts: list[_Accept] = Field(default_factory=list)
-    mutes: list[_Mute] = Field(default_factory=list)
+    ranges: list[Annotated[SetupRange, AfterValidator(_in_utc)]] = Field(default_factory=list)
+    labels: list[Annotated[Label, AfterValidator(_in_utc)]] = Field(default_factory=list)
+    accepts: list[Annotated[Accept, AfterValidator(_in_utc)]] = Field(default_factory=list)
+    mutes: list[Annotated[Mute, AfterValidator(_in_utc)]] = Field(default_factory=list)
     alerted: list[_Alerted] = Field(default_factory=list)
     report: str | None = None
     written: dict[str, str] = Field(default_factory=dict)
@@ -298,13 +262,11 @@ class _Document(_Part):
             written_at=self.written_at.astimezone(UTC),
             runs=self.runs,
             counts=self.counts,
-            ranges=tuple(SetupRange(**part.values()) for part in self.ranges),
-            labels=tuple(Label(**part.values()) for part in self.labels),
-            accepts=tuple(Accept(**part.values()) for part in self.accepts),
-            mutes=tuple(Mute(**part.values()) for part in self.mutes),
-            alerted=tuple(
-                part.values() | {"at": part.at.astimezone(UTC).isoformat()} for part in self.alerted
-            ),
+            ranges=tuple(self.ranges),
+            labels=tuple(self.labels),
+            accepts=tuple(self.accepts),
+            mutes=tuple(self.mutes),
+            alerted=tuple({**dict(part), "at": part.at.astimezone(UTC).isoformat()} for part in self.alerted),
             report=self.report,
             written=self.written,
         )

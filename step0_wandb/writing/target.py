@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from step0_wandb.book import read_book
 from step0_wandb.errors import UsageError
 from step0_wandb.plots.picture import save_gaps
 from step0_wandb.publish import process
@@ -240,7 +241,9 @@ class Content:
         as_of = datetime.fromisoformat(changed) if isinstance(changed, str) else now
         shown = {"runs": runs_table(own), "setups": setups_table(state.ranges)}
         tables = process.Tables(shown, count_metrics(own, state.ranges))
-        return cls(target, own, state, tables, build_report(own, state.ranges, as_of=as_of))
+        book = [entry for entry in read_book(store) if any(map(target.share.takes, entry.projects))]
+        report = build_report(own, state.ranges, as_of=as_of, weights=book)
+        return cls(target, own, state, tables, report)
 
     def marks(self, report: str | None) -> dict[str, str]:
         """Return the fingerprint of each part, with the report at its id."""

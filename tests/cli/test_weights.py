@@ -8,7 +8,9 @@ FLAG = {"check_weight_update_equal": True, "num_rollout": 2}
 
 
 def synced(folder):
-    assert run("sync", ".", "--store", "s.db", cwd=folder).code == 0
+    answer = run("sync", ".", "--store", "s.db", cwd=folder)
+    assert answer.code == 0
+    return answer
 
 
 def weights(folder, *words):
@@ -37,10 +39,11 @@ def test_the_book_is_printed_with_flags_that_can_be_copied(tmp_path):
 def test_a_run_that_ended_without_a_row_has_failed(tmp_path):
     miles_run(tmp_path, "plain")
     died(tmp_path, "mismatch")
-    synced(tmp_path)
+    said = "weights: team/project/mismatch compared Qwen3-0.6B: the weights differ, or it died"
+    assert said in synced(tmp_path).err
     [row] = weights(tmp_path, "--json").document["weights"]
     assert (row["status"], row["run"], row["runs"]) == ("failed", "team/project/mismatch", 2)
-    assert "failed, or died before step 0" in weights(tmp_path).out
+    assert "failed  Qwen3-0.6B: the weights differ, or it died before step 0" in weights(tmp_path).out
 
 
 def test_a_run_that_reached_its_first_rollout_has_passed(tmp_path):
@@ -67,7 +70,8 @@ def test_json_is_a_document_of_the_contract(tmp_path):
     document = weights(tmp_path, "--json").document
     assert document["schema"] == "step0/weights/1"
     assert document["weights"][0].keys() == {
-        *("profile", "model", "image", "status", "run", "checked_at", "runs", "projects", "notes", "add")
+        *("profile", "model", "image", "status", "run", "checked_at", "runs", "last_run", "projects"),
+        *("notes", "add"),
     }
     assert document["weights"][0]["checked_at"] == "2026-01-01T00:00:00Z"
 

@@ -22,6 +22,7 @@ from step0_wandb.sources.offline import OfflineSource
 from step0_wandb.sources.pace import Pace
 from step0_wandb.sources.server import ServerSource
 from step0_wandb.step0 import Step0Finder
+from step0_wandb.weights import image_of
 from tests.support.server_source import CONFIG, NOWHERE, START, Lab, MemoryStore, miles_rows
 from tests.support.wandb_server import WandbServer, client_environment
 
@@ -470,6 +471,7 @@ def online(tmp_path_factory):
     with WandbServer() as server, pytest.MonkeyPatch.context() as patch:
         for name, value in client_environment(server, folder).items():
             patch.setenv(name, value)
+        patch.setenv("WANDB_DOCKER", "radixark/miles:v5")
         patch.chdir(folder)
         for index, gap in enumerate([0.0152, 0.0461, float("nan")]):
             settings = wandb.Settings(console="off", x_disable_stats=True)
@@ -505,6 +507,7 @@ def test_what_the_real_client_logged_is_the_same_from_disk_and_from_the_server(o
         assert as_text(facts) == as_text(lab.finder.facts(twin))
         assert facts.step0.status == "found"
         assert facts.step0.row["rollout/response_len.mean"] == 512.5
+        assert image_of(record.config) == image_of(twin.config) == "radixark/miles:v5"
         shared = {key: value for key, value in record.config.items() if key != "_wandb"}
         assert shared == {key: value for key, value in twin.config.items() if key != "_wandb"}
     assert math.isnan(lab.store.gaps()["run2"])

@@ -7,6 +7,7 @@ import math
 from datetime import UTC, datetime, timedelta
 
 from step0_wandb.records import JudgedRun, SetupRange
+from step0_wandb.weights import WeightCheck
 
 START = datetime(2026, 10, 1, 12, tzinfo=UTC)
 SETUP = "miles · Qwen3-0.6B"
@@ -69,3 +70,24 @@ def judged(number: int = 0, **changes: object) -> JudgedRun:
 def setup_range(**changes: object) -> SetupRange:
     """Return the reference setup's range with `changes`."""
     return dataclasses.replace(RANGE, **changes)
+
+
+def weight_check(status: str = "due", **changes: object) -> WeightCheck:
+    """Return an entry of the book of weight checks; what is not due rests on run 1; `changes` as given."""
+    entry = WeightCheck(
+        profile="miles",
+        model="Qwen3-0.6B",
+        image="",
+        status=status,
+        run=None if status == "due" else "team/grpo/aa000001",
+        checked_at=None if status == "due" else START,
+        runs=1,
+        last_run=START,
+        projects=("team/grpo",),
+        notes=(),
+        add=(
+            "--num-rollout 2 --check-weight-update-equal",
+            '-e MILES_EXTRA_ARGS="--check-weight-update-equal"',
+        ),
+    )
+    return dataclasses.replace(entry, **changes)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from step0_wandb.errors import UsageError
 from step0_wandb.publish.page import CARDS_OPEN, CHARTS_OPEN, render_page, write_page
 from step0_wandb.records import CheckResult
-from tests.support.judged import RANGE, SETUP, judged, setup_range
+from tests.support.judged import RANGE, SETUP, judged, setup_range, weight_check
 
 AS_OF = datetime(2026, 11, 30, 2, 16, tzinfo=UTC)
 HOSTILE = "</script><img src=x onerror=alert(1)>|**x**\u202egpj.exe\x1b[31m\x00"
@@ -69,8 +69,8 @@ class Tree(HTMLParser):
             element.text += data
 
 
-def page(runs, setups=(RANGE,), title="team/grpo", as_of=AS_OF):
-    return Tree(render_page(runs, setups, title=title, as_of=as_of)).open[0]
+def page(runs, setups=(RANGE,), *, title="team/grpo", as_of=AS_OF, weights=()):
+    return Tree(render_page(runs, setups, title=title, as_of=as_of, weights=weights)).open[0]
 
 
 def section(tree, heading):
@@ -265,6 +265,30 @@ def test_a_setup_that_moved_or_is_not_believed_says_so():
     assert "this whole setup lies above" in page([judged()], [noted]).all("article", "pane")[0].words
 
 
+def test_the_book_of_weight_checks_has_its_own_table_with_flags_to_copy():
+    book = [weight_check("failed", notes=("or died",), runs=1234), weight_check(image="v5", add=("-a", "-b"))]
+    tree = page([judged(1)], weights=[*book, weight_check("passed")])
+    rows = section(tree, "Weight checks").all("tr")[1:]
+    flags = "--num-rollout 2 --check-weight-update-equal"
+    assert [[cell.words for cell in row.children] for row in rows] == [
+        [
+            *("failed", "Qwen3-0.6B", "-", "1,234", "qwen3-1 2026-10-01 12:00 UTC"),
+            f'or died {flags} -e MILES_EXTRA_ARGS="--check-weight-update-equal"',
+        ],
+        ["due", "Qwen3-0.6B", "v5", "1", "-", "-a -b"],
+        ["passed", "Qwen3-0.6B", "-", "1", "qwen3-1 2026-10-01 12:00 UTC", ""],
+    ]
+    assert rows[0].all("a")[0].attributes["href"] == "https://wandb.ai/team/grpo/runs/aa000001"
+    assert [code.text for code in rows[1].all("code")] == ["-a", "-b"]
+
+
+def test_a_failed_weight_check_is_said_at_the_head_and_a_due_one_is_not():
+    said = "1 weight check failed, or died before step 0"
+    assert said in page([], weights=[weight_check("failed")]).all("header")[0].words
+    assert "weight" not in page([], weights=[weight_check()]).all("header")[0].words
+    assert "Weight checks" not in page([judged()]).words
+
+
 def test_the_table_of_ranges_shows_what_each_range_rests_on():
     ceiling = setup_range(
         setup="slime · M",
@@ -364,7 +388,8 @@ def test_an_address_that_is_no_plain_web_address_is_never_linked(url):
 
 def test_a_hostile_name_is_shown_as_text_without_its_control_characters():
     run = judged(name=HOSTILE, verdict="broken", gap=0.05, user=HOSTILE, group=HOSTILE, reasons=(HOSTILE,))
-    html = render_page([run], [setup_range(note=HOSTILE)], title=HOSTILE, as_of=None)
+    book = [weight_check(model=HOSTILE, image=HOSTILE, notes=(HOSTILE,), add=(HOSTILE,))]
+    html = render_page([run], [setup_range(note=HOSTILE)], title=HOSTILE, as_of=None, weights=book)
     tree = Tree(html).open[0]
     shown = "</script><img src=x onerror=alert(1)>|**x**gpj.exe"
     assert section(tree, "Broken").all("a")[0].words == shown

@@ -21,7 +21,7 @@ from step0_wandb.publish.report import (
     code,
 )
 from step0_wandb.records import CheckResult
-from tests.support.judged import START, judged, setup_range
+from tests.support.judged import START, judged, setup_range, weight_check
 
 NOW = START + timedelta(days=30)
 HOSTILE = "</script><img src=x>|**x** [a](https://evil.example) `b` $c$ \x1b]8;;x\x07\u202eend"
@@ -161,9 +161,32 @@ def test_charts_and_tables_come_from_the_syncs_own_run():
 
 
 def test_the_book_of_weight_checks_has_its_place():
-    found = sections(build([], weights=["Qwen3-0.6B on image a: due, add --check-weight-update-equal"]))
-    assert lines(found["Weight checks"]) == ["Qwen3-0.6B on image a: due, add --check-weight-update-equal"]
+    book = [weight_check(image="miles:v5"), weight_check("passed", runs=4)]
+    found = sections(build([judged(1)], weights=book))
+    assert lines(found["Weight checks"]) == [
+        (
+            "due: Qwen3-0.6B on miles:v5, 1 run; to compare the weights, add to a short run "
+            '--num-rollout 2 --check-weight-update-equal or -e MILES_EXTRA_ARGS="--check-weight-update-equal"'
+        ),
+        "passed by qwen3-1: Qwen3-0.6B, 4 runs",
+    ]
+    assert found["Weight checks"][0].lines[1][2] == Link(
+        "qwen3-1", "https://wandb.ai/team/grpo/runs/aa000001"
+    )
     assert "Weight checks" not in sections(build([]))
+
+
+def test_a_weight_check_of_a_run_that_is_shown_elsewhere_says_what_is_known():
+    [line] = lines(sections(build([], weights=[weight_check("failed", notes=("or died",))]))["Weight checks"])
+    assert line.startswith("failed: Qwen3-0.6B, 1 run; or died; to compare")
+
+
+def test_flags_stay_whole_behind_the_longest_names():
+    check = weight_check("failed", model="m" * 5000, image="i" * 5000, notes=("n" * 5000,))
+    found = sections(build([], weights=[check] * 40))["Weight checks"]
+    assert lines(found)[0].endswith('or -e MILES_EXTRA_ARGS="--check-weight-update-equal"')
+    assert len(lines(found)[0]) < 1000
+    assert lines(found)[-1] == "10 lines more: see `step0-wandb weights`."
 
 
 def test_a_long_report_is_shortened_with_a_count_of_what_was_left_out():
@@ -201,7 +224,11 @@ def test_no_name_is_active_anywhere():
         judged(2, label="broken", reasons=(HOSTILE,), name=HOSTILE),
         judged(3, verdict="unchecked", profile=HOSTILE, reasons=(HOSTILE,)),
     ]
-    report = build(runs, [setup_range(setup=HOSTILE, note=HOSTILE)], weights=[HOSTILE])
+    report = build(
+        runs,
+        [setup_range(setup=HOSTILE, note=HOSTILE)],
+        weights=[weight_check(model=HOSTILE, notes=(HOSTILE,))],
+    )
     for block in report.body:
         if isinstance(block, Markdown):
             spans = re.sub(r"`[^`|\n]*`", "", block.text)
