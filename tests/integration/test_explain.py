@@ -6,10 +6,12 @@ from importlib import resources
 
 import pytest
 
-from step0_wandb.job import Job, run_sync
+from step0_wandb.explaining.explanation import explain_judged
+from step0_wandb.job import Job, profiles_of, run_sync
 from step0_wandb.settings import load_settings
 from step0_wandb.single import explain_run
-from tests.support.command import run
+from step0_wandb.store import Store
+from tests.support.command import run_here
 from tests.support.frameworks import (
     ACTOR,
     AREAL,
@@ -111,22 +113,46 @@ def odd(rows, instead):
     return rows
 
 
-def explained(folder, run_id="odd"):
+def synced(folder):
     loaded = load_settings(
         cwd=folder, environ={}, flags={"store": str(folder / "s.db"), "report.state": False}
     )
     job = Job(loaded, sources=(str(folder),), clock=lambda: NOW)
     run_sync(job)
-    return explain_run(run_id, job)
+    return job
 
 
-@pytest.mark.parametrize("case", SHOWN, ids=[f"{at}-{case[0]}" for at, case in enumerate(SHOWN)])
-def test_a_run_that_shows_a_cause_has_it_first_or_second(tmp_path, case):
-    name, config, rows, other, instead = case
-    for at in range(3):
-        write(tmp_path, f"ok{at}", config, rows)
-    write(tmp_path, "odd", {**config, **other}, odd(rows, instead))
-    found = explained(tmp_path)
+def explained(folder, run_id="odd"):
+    return explain_run(run_id, synced(folder))
+
+
+def of_its_own(config, at):
+    """Return the config with a model that no other case has, so that its setup has no other runs."""
+    if isinstance(config, dict):
+        return {key: of_its_own(value, at) for key, value in config.items()}
+    return config.replace("Qwen", f"Case{at}-Qwen") if isinstance(config, str) else config
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """Return what is said of the odd run of every case; one sync reads them all, each a setup of its own."""
+    folder = tmp_path_factory.mktemp("shown")
+    for at, (_, config, rows, other, instead) in enumerate(SHOWN):
+        for peer in range(3):
+            write(folder, f"{at}-ok{peer}", of_its_own(config, at), rows)
+        write(folder, f"{at}-odd", of_its_own({**config, **other}, at), odd(rows, instead))
+    job = synced(folder)
+    with Store.open(job.loaded.store, mode="read") as store:
+        judged, profiles = store.judged(), profiles_of(job.loaded)
+        by_id = {run.run.rsplit("/", 1)[-1]: run for run in judged}
+        found = [explain_judged(by_id[f"{at}-odd"], judged, store, profiles) for at in range(len(SHOWN))]
+    assert len({each.run.setup for each in found}) == len(SHOWN)
+    return found
+
+
+@pytest.mark.parametrize("at", range(len(SHOWN)), ids=[f"{at}-{case[0]}" for at, case in enumerate(SHOWN)])
+def test_a_run_that_shows_a_cause_has_it_first_or_second(shown, at):
+    name, found = SHOWN[at][0], shown[at]
     assert found.run.verdict in ("broken", "suspect")
     assert name in [cause.name for cause in found.causes[:2]]
     cause = next(cause for cause in found.causes if cause.name == name)
@@ -154,20 +180,20 @@ def test_of_thirteen_keys_that_differ_none_is_called_the_cause(tmp_path):
             tmp_path, f"ok{at}", 0.0150 + at * 1e-4, config={f"option_{key:02}": 0 for key in range(13)}
         )
     miles_run(tmp_path, "odd", 0.0470, config={f"option_{key:02}": 1 for key in range(13)})
-    run("sync", ".", "--store", "s.db", cwd=tmp_path)
-    said = run("explain", "odd", "--store", "s.db", cwd=tmp_path, COLUMNS="80").out
+    run_here("sync", ".", "--store", "s.db", cwd=tmp_path)
+    said = run_here("explain", "odd", "--store", "s.db", cwd=tmp_path, COLUMNS="80").out
     assert "13 keys differ: no single one is the cause for sure" in said
     assert "likely" not in said
     assert all(f"option_{key:02}" in said for key in range(13))
-    assert run("explain", "odd", "--json", "--store", "s.db", cwd=tmp_path).document["causes"] == []
+    assert run_here("explain", "odd", "--json", "--store", "s.db", cwd=tmp_path).document["causes"] == []
 
 
 def test_the_nearest_healthy_run_is_named_and_every_line_fits_80_columns(tmp_path):
     for at in range(3):
         miles_run(tmp_path, f"ok{at}", 0.0150 + at * 1e-4, config={"other": at, "long": "x" * 300})
     miles_run(tmp_path, "odd", 0.0470, config={"other": 2, "long": "y" * 300, "load": "/m/Llama_torch_dist"})
-    run("sync", ".", "--store", "s.db", cwd=tmp_path)
-    said = run("explain", "odd", "--store", "s.db", cwd=tmp_path, COLUMNS="80").out
+    run_here("sync", ".", "--store", "s.db", cwd=tmp_path)
+    said = run_here("explain", "odd", "--store", "s.db", cwd=tmp_path, COLUMNS="80").out
     assert "compare with team/project/ok2, the nearest healthy run" in said
     assert max(map(len, said.splitlines())) <= 80
 
@@ -179,8 +205,8 @@ def test_names_and_values_that_would_steer_a_terminal_are_harmless(tmp_path):
     place = miles_run(tmp_path, "odd", 0.0470, config=hostile, display_name=HOSTILE, run_group=HOSTILE)
     (place / "files").mkdir()
     (place / "files" / "requirements.txt").write_text(f"sglang=={HOSTILE}\n")
-    run("sync", ".", "--store", "s.db", cwd=tmp_path)
-    answer = run("explain", "odd", "--store", "s.db", cwd=tmp_path)
+    run_here("sync", ".", "--store", "s.db", cwd=tmp_path)
+    answer = run_here("explain", "odd", "--store", "s.db", cwd=tmp_path)
     assert answer.code == 0
     assert not {"\x1b", "\x07", "\u202e"} & set(answer.out)
     assert "[bold]" in answer.out
@@ -191,12 +217,12 @@ def test_names_and_values_that_would_steer_a_terminal_are_harmless(tmp_path):
 
 def test_what_is_published_stands_beside_a_first_run_and_changes_no_verdict(tmp_path):
     miles_run(tmp_path, "one", 0.0151)
-    run("sync", ".", "--store", "s.db", cwd=tmp_path)
+    run_here("sync", ".", "--store", "s.db", cwd=tmp_path)
     known = "published: 0.0148 to 0.0157 (17 runs, Miles guide 2026.10): inside"
-    found = run("check", "wandb", "--json", "--store", "s.db", cwd=tmp_path).document["run"]
+    found = run_here("check", "wandb", "--json", "--store", "s.db", cwd=tmp_path).document["run"]
     assert (found["verdict"], found["reasons"][1:]) == ("no-range", [known])
-    assert run("explain", "one", "--store", "s.db", cwd=tmp_path, COLUMNS="200").out.count(known) == 1
-    assert known in run("ranges", "-v", "--store", "s.db", cwd=tmp_path, COLUMNS="200").out
-    assert "published" not in run("ranges", "--store", "s.db", cwd=tmp_path).out
-    run("report", "--html", "page.html", "--store", "s.db", cwd=tmp_path)
+    assert run_here("explain", "one", "--store", "s.db", cwd=tmp_path, COLUMNS="200").out.count(known) == 1
+    assert known in run_here("ranges", "-v", "--store", "s.db", cwd=tmp_path, COLUMNS="200").out
+    assert "published" not in run_here("ranges", "--store", "s.db", cwd=tmp_path).out
+    run_here("report", "--html", "page.html", "--store", "s.db", cwd=tmp_path)
     assert known in (tmp_path / "page.html").read_text()
