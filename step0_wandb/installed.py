@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 LARGEST: Final = 1 << 20
 """In bytes; a list of packages has some 20 KB."""
 FLAGGED: Final = ("broken", "suspect")
-_GIVE_UP_S: Final = 15.0
 _STAMP = re.compile(r"run-(\d{8}_\d{6})-")
 
 
@@ -35,11 +34,19 @@ class Installed:
     ----------
     outside : Outside or None
         How to ask a server; with None only what lies on disk is read.
+    give_up_s : float
+        Seconds after which a server that does not give a list is left alone.
     """
 
     store: Store
     finder: Step0Finder
     outside: Outside | None = None
+    give_up_s: float = 15.0
+
+    @property
+    def beside_files(self) -> Installed:
+        """Return the same for what lies on disk alone."""
+        return replace(self, outside=None)
 
     def explained(self, found: Explanation) -> Explanation:
         """Return an explanation with the packages that differ from those of the nearest healthy run.
@@ -99,10 +106,11 @@ class Installed:
         account = find_account(self.outside.places)
         if record.url and not account.server.owns(record.url):
             raise SourceError(f"{record.key} is not on {account.server.base_url}")
-        limits = Limits(deadline_s=_GIVE_UP_S, body_bytes=LARGEST)
+        give_up_s = min(self.give_up_s, self.outside.give_up_s)
+        limits = Limits(deadline_s=give_up_s, patience_s=give_up_s, body_bytes=LARGEST)
         download = Download(account, self.outside.places.environ, limits)
         address = RemoteAddress(record.entity, record.project, record.run_id)
-        client = replace(self.outside, give_up_s=min(_GIVE_UP_S, self.outside.give_up_s)).client()
+        client = replace(self.outside, give_up_s=give_up_s).client()
         text = run_file(client, download, address, FILE)
         if text is None:
             raise SourceError(f"{record.key} has no {FILE} on its server")

@@ -199,7 +199,7 @@ def run_sync(job: Job) -> SyncResult:
         store.end_mutes(now=job.clock())
         unfollowed = _follow(store, job, outside)
         news = store.stale
-        changed = judge_store(store, job.loaded, now=job.clock()) if news else ()
+        changed = judge_store(store, job.loaded, outside) if news else ()
         alerts = alerting.deliver(store, job.loaded, outside, dry_run=job.dry_run)
         published = writing.publish(store, ready, outside, dry_run=job.dry_run)
         page = _page(store, job, news=news)
@@ -255,7 +255,7 @@ def profiles_of(loaded: Loaded) -> Profiles:
     return load_profiles(loaded.profile_paths).with_setups(changes)
 
 
-def judge_store(store: Store, loaded: Loaded, *, now: datetime) -> tuple[str, ...]:
+def judge_store(store: Store, loaded: Loaded, outside: Outside) -> tuple[str, ...]:
     """Fit and judge every stored run anew; return the keys of the runs that differ from before."""
     from step0_wandb.explaining.moves import with_what_changed
     from step0_wandb.publish.blind import coverage
@@ -268,14 +268,15 @@ def judge_store(store: Store, loaded: Loaded, *, now: datetime) -> tuple[str, ..
         runs = afterwards.joined(store, runs)
     result = weigh(runs, alpha=settings.alpha, broken_ratio=settings.broken_ratio)
     judged = judged_runs(result)
-    installed = Installed(store, Step0Finder(profiles))
-    setups = with_what_changed(setup_ranges(result), result, store, packages=partial(compared, installed))
+    installed = Installed(store, Step0Finder(profiles), outside)
+    on_disk = installed.beside_files
+    setups = with_what_changed(setup_ranges(result), result, store, packages=partial(compared, on_disk))
     with store.transaction():
-        changed = store.save_judged(judged, setups, now=now)
+        changed = store.save_judged(judged, setups, now=outside.clock())
         store.set_meta(UNSEEN, list(coverage(judged)))
         keep_goodness(store, fitness_table(result.model))
-        keep_book(store, profiles, runs, installed=installed)
-        alerting.queue(store, loaded, result, now=now)
+        keep_book(store, profiles, runs, installed=on_disk)
+        alerting.queue(installed, loaded.settings.alerts, result, clock=outside.clock)
         writing.outdate(store)
     return changed
 

@@ -99,7 +99,7 @@ class Outside:
         from step0_wandb.sources.graphql import GraphQLClient
         from step0_wandb.sources.http import Limits
 
-        limits = Limits(patience_s=self.give_up_s)
+        limits = Limits(deadline_s=min(Limits().deadline_s, self.give_up_s), patience_s=self.give_up_s)
         account = find_account(self.places)
         return GraphQLClient(account, pace=self._pace, environ=self.places.environ, limits=limits)
 

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from step0_wandb.alerting.delivery import OWN_RUN
 from step0_wandb.explaining.explanation import explain_judged
-from step0_wandb.profiles import load_profiles
 from step0_wandb.publish import alerts as words
 from step0_wandb.records import ALIVE
 from step0_wandb.store import Message, Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from step0_wandb.installed import Installed
     from step0_wandb.profiles import Profiles
     from step0_wandb.records import JudgedRun
-    from step0_wandb.settings import Loaded
-    from step0_wandb.store import Store, Whereabouts
+    from step0_wandb.store import Whereabouts
     from step0_wandb.store.outbox import Channel, Severity
 
 _ORDER = ("broken", "suspect", "moved", "doubted")
 """The levels as a digest lists them."""
 _LATEST = datetime.max.replace(tzinfo=UTC)
+HURRY: Final = timedelta(seconds=10)
+"""How long a sync asks servers which packages differ; later alerts go out without it."""
+_PATIENCE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +83,22 @@ class Item:
 
 
 class Newsroom:
-    """Writes the messages of one sync; every text once, whatever the number of channels."""
+    """Writes the messages of one sync; every text once, whatever the number of channels.
+
+    Parameters
+    ----------
+    installed : Installed
+        Knows what is installed where the runs ran.
+    """
 
     def __init__(
-        self, store: Store, loaded: Loaded, places: dict[str, Whereabouts], *, now: datetime
+        self, installed: Installed, places: dict[str, Whereabouts], *, clock: Callable[[], datetime]
     ) -> None:
-        self._store = store
-        self._loaded = loaded
+        self._installed = replace(installed, give_up_s=_PATIENCE_S)
+        self._store = installed.store
         self._places = places
-        self._now = now
+        self._clock = clock
+        self._now = clock()
         self._texts: dict[Subject, str] = {}
         self._peers: dict[str | None, list[JudgedRun]] = {}
 
@@ -172,12 +181,14 @@ class Newsroom:
     def _notes(self) -> dict[str, str]:
         return {setup.setup: setup.note for setup in self._store.setups()}
 
-    @cached_property
+    @property
     def _profiles(self) -> Profiles:
-        return load_profiles(self._loaded.profile_paths)
+        return self._installed.finder.profiles
 
     def _findings(self, run: JudgedRun) -> Sequence[str]:
-        return explain_judged(run, self._judged(run.setup), self._store, self._profiles).findings
+        found = explain_judged(run, self._judged(run.setup), self._store, self._profiles)
+        late = self._clock() - self._now > HURRY
+        return (self._installed.beside_files if late else self._installed).explained(found).findings
 
     def _judged(self, setup: str | None) -> list[JudgedRun]:
         """Return the runs that one of this setup is compared with: all where the setup has no healthy one."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from step0_wandb.installed import Installed
+    from step0_wandb.options import AlertsSettings
     from step0_wandb.pull import Outside
     from step0_wandb.settings import Loaded
     from step0_wandb.store import Queued, Store
@@ -31,15 +33,22 @@ _Positions = dict[Subject, list[int]]
 """Where in the judgement the runs of a subject stand."""
 
 
-def queue(store: Store, loaded: Loaded, result: Judgement, *, now: datetime) -> None:
+def queue(
+    installed: Installed, settings: AlertsSettings, result: Judgement, *, clock: Callable[[], datetime]
+) -> None:
     """Put alerts about new verdicts into the outbox; called in the transaction that stores the verdicts.
 
     What waits there and is not so any more is withdrawn: the verdict got better, the run was labelled or
     deleted, or the setup muted.
+
+    Parameters
+    ----------
+    installed : Installed
+        Knows the store, and what is installed where its runs ran.
     """
     from step0_wandb.alerting.news import Item, Newsroom
 
-    settings = loaded.settings.alerts
+    store, now = installed.store, clock()
     channels: list[Channel] = ["log", "wandb", "webhook"] if settings.webhook_env else ["log", "wandb"]
     standing = _standing(store, result, settings.levels, now=now)
     keys = result.runs["run"].tolist()
@@ -51,7 +60,7 @@ def queue(store: Store, loaded: Loaded, result: Judgement, *, now: datetime) -> 
         Item.of(subject, [result.judged(at) for at in some], places)
         for subject, some in _only(standing, lambda at: bool(fresh[at])).items()
     ]
-    newsroom = Newsroom(store, loaded, places, now=now)
+    newsroom = Newsroom(installed, places, clock=clock)
     for channel in channels:
         for message in newsroom.messages(channel, items, digest=settings.digest):
             store.outbox.add(message, now=now)

@@ -185,7 +185,8 @@ def _who(run: JudgedRun) -> str:
 
 def _safe(text: str) -> str:
     """Return other people's text as one line that opens no tag, mention or link."""
-    return shorten(clean(text).translate(_HARMLESS).replace("](", "] ("), _LINE).strip()
+    harmless = clean(text).replace("->", "→").translate(_HARMLESS).replace("](", "] (")
+    return shorten(harmless, _LINE).strip()
 
 
 def _word(text: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_after_delay, wait_exponential
 
 from step0_wandb import __version__
 from step0_wandb.errors import SourceError
@@ -65,12 +65,15 @@ class Download:
         """
         retrying = Retrying(
             retry=retry_if_exception(lambda error: isinstance(error, RequestFailed) and error.fault.retried),
-            stop=stop_after_attempt(_TRIES),
+            stop=stop_after_attempt(_TRIES) | stop_after_delay(self.limits.patience_s),
             wait=wait_exponential(multiplier=0.5, max=8),
             sleep=self.sleep,
             reraise=True,
         )
-        return retrying(self._body, urljoin(f"{self.account.server.base_url}/", url))
+        try:
+            return retrying(self._body, urljoin(f"{self.account.server.base_url}/", url))
+        except ValueError as error:  # of urllib, such as a bracket that is not closed
+            raise SourceError(f"the server points to what is no address: {error}") from None
 
     def _body(self, url: str) -> bytes:
         for _ in range(_TRIES):

@@ -42,6 +42,19 @@ def mutations(server):
     return [request.operations for request in server.requests if request.mutates]
 
 
+@pytest.fixture
+def equipped(server, watch):
+    """Return the project with the list of packages of every run; in that of the broken one a version differs."""
+    broken = add_run(server, "bad")
+    for run in [server.run("lab", "rl", f"rl-ok{at}") for at in range(8)] + [broken]:
+        version = b"0.5.16" if run is broken else b"0.5.9"
+        server.state.new_file(run.files, "requirements.txt").content = b"torch==2.9.1\nsglang==" + version
+    return watch
+
+
+PACKAGES = "- installed: sglang 0.5.9 → 0.5.16\n"
+
+
 # ── what raises an alert ─────────────────────────────────────────────────────
 
 
@@ -82,6 +95,58 @@ def test_an_alert_touches_nothing_of_the_run(server, watch):
         len(run.rows),
     ) == before
     assert mutations(server) == [("Step0Alert",)]
+
+
+def test_an_alert_names_the_packages_that_differ_and_its_text_stays_what_it_is(server, equipped):
+    server.faults.next("lost", times=3, match=lambda request: request.operations == ("Step0Alert",))
+    equipped.sync()
+    equipped.sync()
+    assert PACKAGES in server.alerts[0].text
+    assert len({alert.text for alert in server.alert_attempts}) == 1
+
+
+@pytest.mark.parametrize(
+    ("where", "fault"),
+    [
+        ("/graphql", "403"),
+        ("/graphql", "502"),
+        ("/graphql", "hang"),
+        ("/graphql", "html"),
+        ("/graphql", "null-project"),
+        ("/storage", "404"),
+        ("/storage", "hang"),
+        ("/storage", "truncated"),
+    ],
+)
+def test_packages_that_the_server_does_not_give_keep_no_alert_back(server, equipped, where, fault):
+    equipped.flags["server.give_up"] = "0.5s"
+
+    def is_theirs(request):
+        is_about_files = request.operations in ((), ("Step0RunFile",))
+        return is_about_files and request.path.startswith(where)
+
+    server.faults.always(fault, match=is_theirs)
+    assert [alert["sent"] for alert in equipped.sync().alerts] == [True]
+    assert "installed" not in server.alerts[0].text
+
+
+def test_once_packages_have_taken_long_the_alerts_that_are_left_do_without(server, equipped):
+    for at in range(3):
+        add_run(server, f"later{at}", hours=0.5)
+    times = iter(range(1000))
+    equipped.clock = lambda: NOW + 6 * timedelta(seconds=next(times))
+    equipped.sync()
+    questions = [request for request in server.requests if request.operations == ("Step0RunFile",)]
+    assert len(server.alerts) == 4
+    assert PACKAGES in server.alerts[0].text
+    assert 2 <= len(questions) < 8
+
+
+def test_packages_are_asked_for_about_flagged_runs_alone_and_not_for_a_digest(server, equipped):
+    for at in range(6):
+        add_run(server, f"bad{at}")
+    equipped.sync()
+    assert not [request for request in server.requests if request.operations == ("Step0RunFile",)]
 
 
 def test_what_is_suspect_for_another_reason_than_a_high_gap_raises_nothing(server, watch):

@@ -176,8 +176,8 @@ def downloads(server):
     return [request for request in server.requests if request.path.startswith("/storage/")]
 
 
-def test_lists_are_fetched_from_the_server_only_when_explain_is_asked_and_only_two(tmp_path, server):
-    task = job(tmp_path, "lab/rl")
+def test_lists_are_fetched_from_the_server_of_the_run_in_question_and_its_peer_alone(tmp_path, server):
+    task = job(tmp_path, "lab/rl", **{"alerts.levels": []})  # an alert would name the packages too
     run_sync(task)
     assert not downloads(server)
     server.requests.clear()

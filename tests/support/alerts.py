@@ -49,7 +49,11 @@ class Watch:
 
     def sync(self, *, dry_run=False):
         """Run one sync and return its result."""
-        return run_sync(Job(self.loaded, tuple(self.sources), dry_run=dry_run, clock=lambda: self.now))
+        return run_sync(Job(self.loaded, tuple(self.sources), dry_run=dry_run, clock=self.clock))
+
+    def clock(self):
+        """Return the time of a sync."""
+        return self.now
 
     def wait(self, **span):
         """Let time pass."""
