@@ -17,6 +17,7 @@ round numbers of a config, floats stand among the values.
 from __future__ import annotations
 
 import json
+import sqlite3
 import struct
 import zlib
 from dataclasses import dataclass, field
@@ -39,6 +40,31 @@ _DOUBLE = 8
 _WINDOW = -15
 """The widest window, without header and checksum."""
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
+
+
+_ODD = (zlib.error, struct.error, ValueError, TypeError, LookupError, AttributeError)
+"""What reading raises where bytes are not as they were written."""
+
+
+class DamagedError(sqlite3.DatabaseError):
+    """A value in the file is not as it was written; told like the damage that SQLite finds by itself."""
+
+    sqlite_errorname = "SQLITE_CORRUPT"
+
+
+def parsed(text: str | bytes) -> Json:
+    """Return what a JSON text of the store says.
+
+    Raises
+    ------
+    DamagedError
+        It is none.
+    """
+    try:
+        value: Json = json.loads(text)
+    except ValueError as error:
+        raise DamagedError(f"a value is no JSON: {error}") from error
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +91,17 @@ class Template:
 
     @classmethod
     def of_body(cls, body: bytes) -> Template:
-        """Return the template that `body` stores."""
-        return cls({tuple(path): value for path, value in json.loads(_inflate(body))})
+        """Return the template that `body` stores.
+
+        Raises
+        ------
+        DamagedError
+            It stores none.
+        """
+        try:
+            return cls({tuple(path): value for path, value in json.loads(_inflate(body))})
+        except _ODD as error:
+            raise DamagedError(f"a template is damaged: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +178,19 @@ def restore(body: bytes, template: Template, only: Iterable[int] | None = None) 
     ----------
     only : iterable of int, optional
         Positions of the template's leaves that are wanted; what the template lacks is always there.
+
+    Raises
+    ------
+    DamagedError
+        `body` is not as it was written, or belongs to another template.
     """
+    try:
+        return _restored(body, template, only)
+    except _ODD as error:
+        raise DamagedError(f"a document is damaged: {error}") from error
+
+
+def _restored(body: bytes, template: Template, only: Iterable[int] | None) -> dict[str, Json]:
     values = list(template.leaves.values())
     gone: set[int] = set()
     added: list[tuple[list[str], Json]] = []

@@ -166,9 +166,11 @@ def explained(path: Path) -> Iterator[None]:
     """Turn an error of SQLite into a `StoreError` that says what to do."""
     try:
         yield
-    except (DBAPIError, sqlite3.Error) as error:
+    except (DBAPIError, sqlite3.Error, UnicodeDecodeError) as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
-        name = getattr(cause, "sqlite_errorname", "")
+        # SQLite's message may quote a name that is damaged, which cannot even be raised.
+        damaged = "SQLITE_CORRUPT" if isinstance(cause, UnicodeDecodeError) else ""
+        name = getattr(cause, "sqlite_errorname", damaged)
         found = next((reason for prefix, reason in _REASONS.items() if name.startswith(prefix)), None)
         if found is None:
             raise

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
+from step0_wandb.store.codec import parsed
 from step0_wandb.store.schema import meta
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def get(database: Database, key: str) -> Json:
     """Return a note; None where there is none."""
     with database.transaction() as connection:
         text = connection.execute(select(meta.c.value).where(meta.c.key == key)).scalar()
-    return cast("Json", json.loads(text)) if text is not None else None
+    return parsed(text) if text is not None else None
 
 
 def put(database: Database, key: str, value: Json) -> None:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from datetime import datetime  # noqa: TC003 - pydantic reads it where a word has travelled
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
+from step0_wandb.records import LabelName  # noqa: TC001 - as above
 from step0_wandb.store import notes
 from step0_wandb.store.schema import accepts, labels, mutes
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from sqlalchemy import ColumnElement
 
-    from step0_wandb.records import LabelName
     from step0_wandb.store.database import Database
 
 

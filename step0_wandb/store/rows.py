@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from step0_wandb.records import HistoryRow, RunFacts, RunRecord, Step0
+from step0_wandb.store.codec import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,7 +96,7 @@ def identity_of(
         user=row.user,
         group=row.group,
         job_type=row.job_type,
-        tags=tuple(json.loads(row.tags)) if row.tags else (),
+        tags=tuple(cast("list[str]", parsed(row.tags))) if row.tags else (),
         created_at=row.created_at,
         state=row.state,
         config=config if config is not None else {},
@@ -157,7 +158,7 @@ def _derive(step0_row: Mapping[str, float], rows: Sequence[HistoryRow]) -> str:
 
 
 def _derived(text: str, rows: Sequence[HistoryRow]) -> dict[str, float]:
-    used, *rest = json.loads(text)
+    used, *rest = cast("list[Any]", parsed(text))
     return _merged(rows, used) | dict(*rest)
 
 

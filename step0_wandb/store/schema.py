@@ -26,7 +26,7 @@ from sqlalchemy import (
 if TYPE_CHECKING:
     from sqlalchemy import Dialect
 
-VERSION = 4
+VERSION = 5
 """The version of the schema below; the migration that makes it has the same number."""
 APPLICATION_ID = 0x53_74_65_70
 """Tells a store from the SQLite files of other programs ("Step"; ``PRAGMA application_id``)."""
@@ -198,6 +198,8 @@ ranges = Table(
     Column("last_run", UtcTime),
     Column("moved", Float),
     Column("moved_since", UtcTime),
+    Column("believed", Boolean, nullable=False, server_default="1"),
+    Column("ppo_kl_noise", Float),
 )
 
 labels = Table(

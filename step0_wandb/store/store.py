@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self, cast
 from sqlalchemy import select, update
 
 from step0_wandb.store import notes, outbox, people, queries, readings, tags, verdicts, versions
+from step0_wandb.store.codec import parsed
 from step0_wandb.store.columns import Wanted
 from step0_wandb.store.database import Database
 from step0_wandb.store.file import image_of, open_copy, open_image, open_to_read, open_to_write
@@ -127,7 +128,7 @@ class Store:
         """Return where reading of a source stopped, as it was saved; None where nothing was."""
         with self._database.transaction() as connection:
             text = connection.execute(select(sources.c.cursor).where(sources.c.source == source)).scalar()
-        return cast("dict[str, Json]", json.loads(text)) if text else None
+        return cast("dict[str, Json]", parsed(text)) if text else None
 
     def save_cursor(self, source: str, cursor: dict[str, Json]) -> None:
         """Remember where reading of a source stopped."""

@@ -5,12 +5,12 @@ A tag speaks as long as it is there, and never over a label from the shell, whic
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sqlalchemy import select
 
 from step0_wandb.store import people
+from step0_wandb.store.codec import parsed
 from step0_wandb.store.people import Label
 from step0_wandb.store.schema import runs
 
@@ -48,7 +48,8 @@ def follow(database: Database, *, now: datetime) -> None:
         wanted = {
             row.run: label
             for row in connection.execute(tagged)
-            if (label := label_of(json.loads(row.tags))) and (row.run in by_tag or row.run not in said)
+            if (label := label_of(cast("list[str]", parsed(row.tags))))
+            and (row.run in by_tag or row.run not in said)
         }
         for run in by_tag.keys() - wanted.keys():
             people.take_back(database, run)

@@ -6,13 +6,13 @@ import json
 from collections import OrderedDict
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from sqlalchemy import insert, select
 
 from step0_wandb.records import CheckPlan, Rule
 from step0_wandb.store import schema
-from step0_wandb.store.codec import Difference, Template, compare, flatten, restore
+from step0_wandb.store.codec import Difference, Template, compare, flatten, parsed, restore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -170,7 +170,7 @@ class Plans:
         if number not in self._by_id:
             table = schema.plans
             body = self._connection.execute(select(table.c.body).where(table.c.id == number)).scalar_one()
-            fields = json.loads(body)
+            fields = cast("dict[str, Any]", parsed(body))
             for rule in ("ppo_kl", "clip_frac", "gap"):
                 fields[rule] = Rule(**fields[rule])
             self._by_id[number] = CheckPlan(**fields)

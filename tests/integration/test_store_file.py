@@ -226,6 +226,22 @@ def test_a_damaged_store_is_told_and_nothing_else_is_lost(filled):
     assert filled.read_bytes() == data
 
 
+def test_a_value_that_is_damaged_is_told_like_a_damaged_file(filled):
+    with closing(sqlite3.connect(filled)) as connection, connection:
+        connection.execute("update templates set body = x'00ff'")
+    with Store.open(filled, mode="read") as store, pytest.raises(StoreError, match="is damaged") as caught:
+        list(store.records())
+    assert caught.value.hint.startswith("Move it away")
+
+
+def test_a_damaged_name_in_the_schema_is_told_too(filled):
+    with closing(sqlite3.connect(filled)) as connection, connection:
+        connection.execute("pragma writable_schema = 1")
+        connection.execute("update sqlite_master set name = cast(x'c328' as text) where name = 'runs'")
+    with pytest.raises(StoreError, match="is damaged"):
+        Store.open(filled, mode="write")
+
+
 @pytest.mark.parametrize("mode", ["read", "write", "copy"])
 def test_a_pipe_is_no_store_and_nobody_is_waited_for(tmp_path, mode):
     os.mkfifo(tmp_path / "pipe")

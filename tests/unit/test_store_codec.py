@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from step0_wandb.store.codec import Template, compare, flatten, restore
+from step0_wandb.store.codec import DamagedError, Template, compare, flatten, restore
 
 KEYS = st.sampled_from(["", "a", "b", "a.b", "a/b", "ключ", "\ud800", "\0"]) | st.text(
     st.characters(), max_size=3
@@ -98,6 +98,20 @@ def test_a_word_counts_as_another_kind_of_document_and_a_number_does_not():
     template = Template(flatten({"lr": 1, "loss": 2.0, "model": "a", "flag": True, "gone": 0}))
     difference = compare(flatten({"lr": 3, "loss": 4, "model": "b", "flag": 1, "new": 0}), template)
     assert (len(difference), difference.words) == (6, 4)  # model, flag, gone, new
+
+
+@given(DOCUMENTS, DOCUMENTS, st.data())
+def test_whatever_becomes_of_the_bytes_a_document_is_read_or_told_to_be_damaged(common, document, data):
+    template = Template(flatten(common))
+    bodies = {"template": template.body(), "document": compare(flatten(document), template).body()}
+    which = data.draw(st.sampled_from(sorted(bodies)))
+    body = bytearray(bodies[which])
+    for at in data.draw(st.lists(st.integers(0, max(len(body) - 1, 0)), max_size=3)):
+        body[at : at + 1] = data.draw(st.binary(max_size=2))
+    try:
+        Template.of_body(bytes(body)) if which == "template" else restore(bytes(body), template)
+    except DamagedError:
+        return
 
 
 @pytest.mark.parametrize("keys", [600, 1237])
