@@ -29,7 +29,7 @@ RECEIVING: Final = (
     "W&B sends an alert to the person whose run it is: there each turns on User Settings > Alerts > "
     '"Scriptable run alerts", by e-mail or with "Connect Slack". Alerts on several runs, or on a setup, '
     f"are raised on the run {OWN_RUN}, which belongs to whoever's key the sync uses; a channel for all is "
-    "what alerts.webhook_env is for"
+    "what alerts.webhook_env is for. `doctor --test-alert` sends one"
 )
 """What people must switch on to get alerts."""
 _PATIENCE_S, _DEADLINE_S = 20.0, 15.0

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from step0_wandb.checkup import RECEIVING
 from step0_wandb.demo import write_demo
 from step0_wandb.errors import Step0Error
 from step0_wandb.settings import load_settings
@@ -80,6 +81,13 @@ def test_the_alarm_is_what_the_demo_and_the_command_print(place):
     assert words_of(explained) in words_of(step0(shlex.split(command), place).stdout)
 
 
+def test_the_book_of_weight_checks_is_what_the_command_prints(place):
+    [shown] = [text for text in blocks("text") if text.startswith("$ step0-wandb weights\n")]
+    printed = step0(["weights"], place).stdout
+    assert words_of(shown.partition("\n")[2]) in words_of(printed)
+    assert re.search(r"^passed +Qwen3-1\.7B ", printed, re.MULTILINE)
+
+
 def test_the_demo_and_the_tests_are_installed_with_the_lock():
     demo, tests = installs()
     assert demo.endswith(".venv/bin/step0-wandb demo")
@@ -112,6 +120,14 @@ def test_settings_are_accepted_and_no_default(block, tmp_path):
     (tmp_path / "step0.toml").write_text(block, encoding="utf-8")
     loaded = load_settings(cwd=tmp_path, environ={})
     assert set(tomllib.loads(block)) <= {key.split(".")[0] for key in loaded.origins}
+
+
+def test_what_people_switch_on_to_get_alerts_is_what_the_doctor_says():
+    quoted = re.findall(r'"([^"]+)"', RECEIVING)
+    for words in (*quoted, "User Settings > Alerts", "step0-sync", "webhook_env", "doctor --test-alert"):
+        assert words in RECEIVING
+        assert words in README
+    assert quoted == ["Scriptable run alerts", "Connect Slack"]
 
 
 def test_cron_runs_a_command_that_exists(place):
