@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from step0_wandb.ranges.cells import Bools, Ints, Moments
     from step0_wandb.ranges.prior import Prior
     from step0_wandb.ranges.screen import Rows
-    from step0_wandb.ranges.tails import Tail
+    from step0_wandb.ranges.spread import Tail
 
 TURNS: Final = 4
 """More change who is a member of hardly any cell."""

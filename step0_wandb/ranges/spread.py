@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from step0_wandb.ranges.cells import Bools, Floats, Ints, Moments
     from step0_wandb.ranges.prior import Prior
-    from step0_wandb.ranges.tails import Tail
 
 
 def combined_df(df: Floats, tail_df: Floats | float) -> Floats:
@@ -40,6 +39,22 @@ def combined_df(df: Floats, tail_df: Floats | float) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
+class Tail:
+    """The shape of the residuals: `scale` times a t with ``combined_df(their own, df)``.
+
+    Attributes
+    ----------
+    scale : float
+        At most 1: heavy tails leave less in the middle.
+    df : float
+        Degrees of freedom of the runs' own t; infinite for normal ones.
+    """
+
+    scale: float = 1.0
+    df: float = np.inf
+
+
+@dataclass(frozen=True, slots=True)
 class Spread:
     """What a group of setups shares, one entry a group (a gap metric, or a single setup).
 
@@ -48,7 +63,7 @@ class Spread:
     df, variance, repeats_below : ndarray of float
         See `prior.Prior`.
     tail_scale, tail_df : ndarray of float
-        See `tails.Tail`.
+        See `Tail`.
     alpha : ndarray of float
         Share of healthy runs that may fall outside.
     """

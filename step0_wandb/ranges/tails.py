@@ -15,28 +15,12 @@ import numpy as np
 from scipy import special
 
 from step0_wandb.ranges.cells import moments_of, without_itself
-from step0_wandb.ranges.spread import combined_df
+from step0_wandb.ranges.spread import Tail, combined_df
 
 if TYPE_CHECKING:
     from step0_wandb.ranges.cells import Bools, Floats, Ints
     from step0_wandb.ranges.screen import Rows
     from step0_wandb.ranges.spread import Spread
-
-
-@dataclass(frozen=True, slots=True)
-class Tail:
-    """The shape of the residuals: `scale` times a t with ``combined_df(their own, df)``.
-
-    Attributes
-    ----------
-    scale : float
-        At most 1: heavy tails leave less in the middle.
-    df : float
-        Degrees of freedom of the runs' own t; infinite for normal ones.
-    """
-
-    scale: float = 1.0
-    df: float = np.inf
 
 
 @dataclass(frozen=True, slots=True)
