@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from step0_wandb.records import FileMark, HistoryRow, Json, Reading, RunFacts, RunRecord, Step0
     from step0_wandb.store.database import Database
     from step0_wandb.store.rows import Columns, Origin
+    from step0_wandb.store.templates import Templates
 
 _NOT_LOGGED = repr(None)
 BATCH = 500
@@ -71,18 +72,27 @@ class _Incoming:
         """Whether this reading's word counts as much as that of the stored run."""
         return self.origin in ("server", row.origin)
 
-    def is_twin_of(self, row: Row[Any]) -> bool:
+    def is_twin_of(self, row: Row[Any], templates: Templates) -> bool:
         """Whether a stored run under another key is this one, read on the other side."""
         return (
             row.run != self.key
             and row.project == clean(self.record.project)
             and row.origin != self.origin
-            and self.has_values_of(row)
+            and (self.has_values_of(row) or self.began_as(row, templates))
         )
 
     def has_values_of(self, row: Row[Any]) -> bool:
         """Whether both have found the same step 0, bit by bit."""
         return self.found and row.step0 == "found" and _values(step0_of(row)) == _values(self.facts.step0)
+
+    def began_as(self, row: Row[Any], templates: Templates) -> bool:
+        """Whether neither found a step 0, and both logged the same first rows or come of one process."""
+        if not self.facts.step0.status == row.step0 == "no-step0":
+            return False
+        stored = record_of(row, templates)
+        if stored.rows or self.record.rows:
+            return _same_rows(stored.rows, self.record.rows)  # with their times
+        return not _writers(stored).isdisjoint(_writers(self.record))
 
     def completes(self, row: Row[Any]) -> bool:
         """Whether this has found the stored step 0 again, bit by bit, and maybe metrics that it lacked."""
@@ -172,7 +182,7 @@ def _decide(database: Database, items: Sequence[_Incoming]) -> _Batch:
 
 def _decide_one(database: Database, batch: _Batch, item: _Incoming, rows: Sequence[Row[Any]]) -> None:
     own = next((row for row in rows if row.run == item.key), None)
-    twin = next((row for row in rows if item.is_twin_of(row)), None)
+    twin = next((row for row in rows if item.is_twin_of(row, database.templates)), None)
     key = item.key
     if twin is not None and item.origin == "disk":
         key = twin.run
@@ -253,6 +263,13 @@ def _new_capture(database: Database, row: Row[Any], item: _Incoming) -> Columns:
     if same and _same_rows(stored.rows, item.record.rows):
         return {}
     return capture_columns(item.record, database.templates)
+
+
+def _writers(record: RunRecord) -> frozenset[str]:
+    """Return the random names under which the client notes each process that writes a run."""
+    about = record.config.get("_wandb")
+    processes = about.get("e") if isinstance(about, dict) else None
+    return frozenset(processes) if isinstance(processes, dict) else frozenset()
 
 
 def _same_rows(rows: Sequence[HistoryRow], others: Sequence[HistoryRow]) -> bool:

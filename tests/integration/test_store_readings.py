@@ -225,6 +225,36 @@ def test_runs_that_differ_in_one_of_the_three_stay_two(store, other):
     assert len(store.keys()) == 2
 
 
+def ended(rows, *, writer="c0ffee", **changes):
+    """Return what is read on both sides of a run that ended before its step 0."""
+    given = {"rows": rows, "config": {"_wandb": {"e": {writer: {"python": "3.11"}}}}} | changes
+    lost = RunFacts(Step0("no-step0", note="lost"))
+    return (Reading(record(**given)), lost), (Reading(offline(**given), (mark(),)), lost)
+
+
+FIRST = HistoryRow({"rollout/step": 0.0, "_timestamp": 1796023463.1})
+
+
+@pytest.mark.parametrize("rows", [(), (FIRST,)], ids=["no row", "one row"])
+@pytest.mark.parametrize("order", [1, -1], ids=["server first", "disk first"])
+def test_a_run_that_ended_before_its_step0_is_one_run_on_both_sides(store, rows, order):
+    both = tuple(zip(ended(rows), (SERVER, DISK), strict=True))
+    for item, source in both[::order]:
+        save(store, item, source=source)
+    assert store.keys() == (KEY,)
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes"),
+    [((), {"writer": "decaf"}), ((FIRST,), {"rows": ()}), ((), {"config": {}}), ((), {"project": "sft"})],
+    ids=["another process", "other rows", "unknown process", "another project"],
+)
+def test_two_runs_that_ended_before_their_step0_stay_two(store, rows, changes):
+    save(store, ended(rows)[0])
+    save(store, ended(**{"rows": rows} | changes)[1], source=DISK)
+    assert len(store.keys()) == 2
+
+
 def test_nan_on_both_sides_is_the_same_value(store):
     save(store, (Reading(record()), facts(math.nan)))
     save(store, (Reading(offline(), (mark(),)), facts(math.nan)), source=DISK)
