@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from datetime import datetime  # noqa: TC003 - pydantic reads it where a range has travelled
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 """What a W&B config can hold."""
@@ -349,6 +349,10 @@ class SetupRange:
         What the range rests on: ``own``, ``pooled``, ``split``, ``ceiling``, ``exact`` or ``none``.
     accepted : bool
         Whether a person accepted the setup's level.
+    believed : bool
+        False where the centre lies above what the framework allows, and nobody accepted it.
+    ppo_kl_noise : float or None
+        The largest |ppo_kl| that is taken for noise, where the setup's healthy runs show some.
     last_run : datetime or None
         When the newest run of the setup was created.
     moved : float or None
@@ -378,6 +382,8 @@ class SetupRange:
     moved: float | None = None
     moved_since: datetime | None = None
     note: str = ""
+    believed: bool = True
+    ppo_kl_noise: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
@@ -192,20 +191,10 @@ def judge_one(
     row = pd.DataFrame([{**columns_of(record, facts), **answers}])
     if label := basis.labels.get(record.key):
         row = row.assign(label=label.label, label_why=label.why, label_who=label.who)
-    ranges = None
-    if basis.ranges is not None:
-        ceiling = facts.plan.ceiling if facts.plan else None
-        ranges = basis.ranges.assign(believed=_believed(basis.ranges, ceiling))
     settings = loaded.settings.ranges
     frame = _beside(row, basis.runs)
-    result = weigh(frame, ranges, alpha=settings.alpha, broken_ratio=settings.broken_ratio)
+    result = weigh(frame, basis.ranges, alpha=settings.alpha, broken_ratio=settings.broken_ratio)
     return next(run for run in judged_runs(result, only=record.key))
-
-
-def _believed(ranges: pd.DataFrame, ceiling: float | None) -> pd.Series:
-    """Return whether each range may be right, as far as the ceiling of one run's framework can say."""
-    above = ranges["center"].astype(float) > (math.inf if ceiling is None else ceiling)
-    return ranges["accepted"].astype(bool) | ~above
 
 
 def _stored(loaded: Loaded) -> pd.DataFrame | None:

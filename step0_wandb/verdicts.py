@@ -230,9 +230,8 @@ def weigh(
     by = judged_in(model, ranges, alpha).set_axis(runs.index)
     if ranges is None:
         ranges = range_table(model, alpha)
-    learned = checks.learned_limits(runs, by["member"].to_numpy(dtype=bool), alpha=alpha)
     outcomes = {
-        "ppo_kl": checks.exact(runs, "ppo_kl", learned),
+        "ppo_kl": checks.exact(runs, "ppo_kl", by["ppo_kl_noise"].to_numpy()),
         "clip_frac": checks.exact(runs, "clip_frac"),
         "gap": _gap(runs, by, broken_ratio),
         "gap-zero": _gap_zero(runs),
@@ -282,6 +281,7 @@ def setup_range(setup: str, row: Mapping[str, Any], alpha: float) -> SetupRange:
             "df",
             "gap_metric",
             "last_run",
+            "ppo_kl_noise",
         )
     }
     move = "moved" if _given(row, "moved_since") else "improved"
@@ -293,6 +293,7 @@ def setup_range(setup: str, row: Mapping[str, Any], alpha: float) -> SetupRange:
         alpha=alpha,
         basis=row["basis"],
         accepted=bool(row.get("accepted", False)),
+        believed=bool(row.get("believed", True)),
         moved=_given(row, move),
         moved_since=_given(row, f"{move}_since"),
         note=sentences.setup_note(row),

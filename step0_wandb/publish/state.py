@@ -8,7 +8,7 @@ it, so what is read back is taken apart field by field.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -24,10 +24,10 @@ from pydantic import (  # noqa: TC002 - pydantic reads the annotations
 
 from step0_wandb.documents import document
 from step0_wandb.errors import SourceError, UsageError
-from step0_wandb.records import SetupRange  # noqa: TC001 - as above
-from step0_wandb.store import Accept, Label  # noqa: TC001 - as above
+from step0_wandb.records import SetupRange
+from step0_wandb.store import Accept, Label
 from step0_wandb.store.outbox import AlertLevel, Channel  # noqa: TC001 - as above
-from step0_wandb.store.people import Mute  # noqa: TC001 - as above
+from step0_wandb.store.people import Mute
 from step0_wandb.store.tags import BY_TAG
 
 if TYPE_CHECKING:
@@ -224,12 +224,13 @@ Record = TypeVar("Record", SetupRange, Label, Accept, Mute)
 
 def _in_utc(record: Record) -> Record:
     """Return a record with its times in UTC; a time without a zone says nothing."""
-    times = {item.name: getattr(record, item.name) for item in fields(record)}
-    moments = {name: value for name, value in times.items() if isinstance(value, datetime)}
-    for name, moment in moments.items():
-        if moment.tzinfo is None:
-            raise ValueError(f"{name} has no time zone")
-    return replace(record, **{name: moment.astimezone(UTC) for name, moment in moments.items()})
+    values: dict[str, Any] = {item.name: getattr(record, item.name) for item in fields(record)}
+    for name, value in values.items():
+        if isinstance(value, datetime):
+            if value.tzinfo is None:
+                raise ValueError(f"{name} has no time zone")
+            values[name] = value.astimezone(UTC)
+    return type(record)(**values)
 
 
 class _Alerted(BaseModel):

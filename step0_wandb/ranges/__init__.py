@@ -5,6 +5,7 @@ this list, and imports up::
 
     table, judging, fitness    what callers use: DataFrames in and out
     given                      ranges that the caller brings
+    noise                      how large ppo_kl may be where it cannot be 0
     model                      all that was learned, whatever the alpha
     levels, epochs             where a setup moved to another level
     fleet                      members, priors and tails, found in turns

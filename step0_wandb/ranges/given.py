@@ -37,6 +37,8 @@ class Given:
         One entry a setup: what the caller's ranges were made with where they are the same.
     basis : ndarray of object, shape (setups,)
     believed, accepted : ndarray of bool, shape (setups,)
+        Not believed is what the caller does not believe, or what lies above the ceiling of the runs
+        unaccepted.
     """
 
     table: pd.DataFrame
@@ -67,14 +69,16 @@ def compare(ranges: pd.DataFrame, own: pd.DataFrame, model: Model, spread: Sprea
     table = ranges.reindex(own.index)
     n, center = numbers(table, "n"), numbers(table, "center")
     near = np.isclose(center, own["center"].to_numpy(), rtol=SAME, atol=0, equal_nan=True)
+    accepted = flags(table, "accepted", missing=False)
+    above = center > model.history.setups.ceiling
     same = (n == own["n"].to_numpy()) & near
     return Given(
         table=table,
         same=same,
         spread=_spread_of(table, same, model, spread),
         basis=_basis(table, n, model),
-        believed=flags(table, "believed", missing=True),
-        accepted=flags(table, "accepted", missing=False),
+        believed=flags(table, "believed", missing=True) & (accepted | ~above),
+        accepted=accepted,
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from step0_wandb.checks import texts
 from step0_wandb.errors import UsageError
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class History:
         When the run was created, in microseconds since 1970; `UNKNOWN` where not recorded.
     run : ndarray of object
         The key of the run; empty where the frame has none.
+    ppo_kl : ndarray of float
+        |ppo_kl| where its limit is learned, else NaN.
     """
 
     setups: Setups
@@ -88,6 +91,7 @@ class History:
     zero: Bools
     time: Ints
     run: Names
+    ppo_kl: Floats
 
 
 def read_history(runs: pd.DataFrame) -> History:
@@ -122,6 +126,7 @@ def read_history(runs: pd.DataFrame) -> History:
         zero=member & exact & (gap == 0),
         time=time,
         run=run,
+        ppo_kl=np.where(texts(runs, "ppo_kl_rule") == "learned", np.abs(numbers(runs, "ppo_kl")), np.nan),
     )
 
 

@@ -12,6 +12,7 @@ from step0_wandb.ranges.cells import without_itself
 from step0_wandb.ranges.given import compare
 from step0_wandb.ranges.history import NEVER, as_times, numbers
 from step0_wandb.ranges.model import fit_model
+from step0_wandb.ranges.noise import learned_noise
 from step0_wandb.ranges.spread import Scale
 from step0_wandb.ranges.table import (
     BROKEN_RATIO,
@@ -88,7 +89,10 @@ def judged_by(
         ``epoch``
             Number of the run's epoch, from 0; -1 without a setup.
         ``accepted, believed``
-            As in `fit_ranges`, of the range it is judged by.
+            As in `fit_ranges`, of the range it is judged by. A range that is used as it stands, of
+            which nobody says that it is accepted, is not believed above the ceiling of the runs.
+        ``ppo_kl_noise``
+            As in `fit_ranges`, learned from the runs it is compared with.
         ``moved, moved_ratio, moved_since, moved_n``
             Whether the run belongs to a move upwards that nobody accepted: ratio of its centre to
             the one before, time of its first run, number of its members.
@@ -125,6 +129,8 @@ class Judged:
     n, center, low, high, seen_low, seen_high, sigma, df, basis : ndarray
         As in `fit_ranges`; NaN where there is no range.
     member, accepted, believed, moved : ndarray of bool
+    noise : ndarray of float
+        `ppo_kl_noise`.
     """
 
     row: Ints
@@ -141,6 +147,7 @@ class Judged:
     accepted: Bools
     believed: Bools
     moved: Bools
+    noise: Floats
 
 
 def _by_own(model: Model, spread: Spread) -> Judged:
@@ -179,6 +186,7 @@ def _by_own(model: Model, spread: Spread) -> Judged:
         accepted=levels.accepted[level],
         believed=believed_levels(model)[level],
         moved=of != level,
+        noise=learned_noise(model, spread.alpha).of_run[row],
     )
 
 
@@ -206,6 +214,7 @@ def _as_it_stands(judged: Judged, given: Given, model: Model) -> Judged:
         accepted=np.where(stands, given.accepted[setup], judged.accepted),
         believed=np.where(stands, given.believed[setup], judged.believed),
         moved=judged.moved & ~stands,
+        noise=np.where(given.same[setup], judged.noise, numbers(given.table, "ppo_kl_noise")[setup]),
     )
 
 
@@ -237,6 +246,7 @@ def _frame(judged: Judged, model: Model, spread: Spread) -> pd.DataFrame:
         "epoch": levels.number[of],
         "accepted": judged.accepted,
         "believed": judged.believed,
+        "ppo_kl_noise": judged.noise,
         "moved": judged.moved,
         "moved_ratio": np.where(judged.moved, moved, np.nan),
         "moved_since": as_times(np.where(judged.moved, levels.since[of], NEVER)),

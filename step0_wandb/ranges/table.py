@@ -10,6 +10,7 @@ import pandas as pd
 from step0_wandb.errors import UsageError
 from step0_wandb.ranges.history import NEVER, as_times
 from step0_wandb.ranges.model import fit_model
+from step0_wandb.ranges.noise import learned_noise
 
 if TYPE_CHECKING:
     from step0_wandb.ranges.cells import Bools, Floats, Ints
@@ -38,7 +39,8 @@ def fit_ranges(
         there are no epochs), `gap_metric`, `profile`, `ceiling`, `gap_rule` ("range"; "zero" for true
         on-policy setups; "vacuous" and "skipped" gaps enter no range), `fit` (False: never a member),
         `exact_failed` (True: only a member if labelled healthy), `accepted_at` (UTC; when a person
-        accepted the setup's level). The order of the rows does not matter.
+        accepted the setup's level), `ppo_kl` and `ppo_kl_rule` ("learned": a trainer that cannot reach
+        0). The order of the rows does not matter.
     alpha : float
         Share of healthy runs that may fall outside, 0 < alpha < 1.
     broken_ratio : float
@@ -70,6 +72,9 @@ def fit_ranges(
             its runs healthy.
         ``believed``
             False where the centre lies above the ceiling and nobody accepted it.
+        ``ppo_kl_noise``
+            The largest |ppo_kl| that is taken for noise, learned from three healthy runs or more; NaN
+            where there is nothing to learn.
         ``epoch``
             Number of the epoch, from 0.
         ``moved, moved_since, moved_n``
@@ -145,6 +150,7 @@ def range_table(model: Model, alpha: float) -> pd.DataFrame:
         "ceiling": setups.ceiling,
         "accepted": levels.accepted[level],
         "believed": believed_levels(model)[level],
+        "ppo_kl_noise": learned_noise(model, np.full(n.size, alpha)).of_setup,
         "epoch": levels.number[level],
         **_moves(model),
         "last_run": as_times(setups.last_run),

@@ -1,5 +1,6 @@
 """What a sync writes to W&B, with the real wandb client and wandb-workspaces, and what it leaves alone."""
 
+import dataclasses
 import json
 import re
 from datetime import timedelta
@@ -18,6 +19,7 @@ from step0_wandb.sources.address import RemoteAddress
 from step0_wandb.store import Accept, Label
 from tests.support import command
 from tests.support.project import HOSTILE, NOW, Lab, add_miles, add_project, environment, python
+from tests.support.server_source import CONFIG, miles_rows
 from tests.support.wandb_server import WandbServer
 from tests.support.wandb_server.asking import ask
 
@@ -490,6 +492,11 @@ def test_a_sync_without_news_imports_neither_wandb_nor_pandas(lab, server, tmp_p
 # ── one run without a store ──────────────────────────────────────────────────
 
 
+def add_quantised(server, run_id, ppo_kl):
+    rows = [row | ({"train/ppo_kl": ppo_kl} if "train/ppo_kl" in row else {}) for row in miles_rows()]
+    server.add_run("lab", "rl", run_id, config=CONFIG | {"fp8": "e4m3"}, rows=rows, created_at=NOW)
+
+
 def check(lab, run_id):
     one = read_one(f"lab/rl/{run_id}", lab.job)
     basis = basis_of(one.record, lab.job)
@@ -540,8 +547,21 @@ def test_a_range_that_travels_judges_as_the_store_it_came_from(lab):
         [stored] = store.setups()
     left = writing.travelling_ranges(RemoteAddress("lab", "rl"), lab.job.outside())
     [row] = left.ranges.reset_index().to_dict("records")
-    for name in ("setup", "n", "center", "low", "high", "seen_low", "seen_high", "sigma", "df", "basis"):
-        assert row[name] == getattr(stored, name)
+    assert row | {"last_run": stored.last_run} == dataclasses.asdict(stored)
+
+
+def test_the_noise_that_a_quantised_trainer_has_shown_travels(lab, server):
+    for at, ppo_kl in enumerate((1e-5, 2e-5, -1e-5, 3e-5)):
+        add_quantised(server, f"known{at}", ppo_kl)
+    lab.sync()
+    lab.lose_store()
+    add_quantised(server, "noisy", 4e-5)
+    add_quantised(server, "faulty", 8e-4)
+    assert check(lab, "noisy")[0].verdict == "healthy"
+    run, said = check(lab, "faulty")
+    assert (run.verdict, said) == ("suspect", "ranges: lab/rl, 0 s old, 13 runs")
+    # In R, qt(0.999, 4) is 7.173182; the root mean square of the four is 1.936e-5.
+    assert run.reasons == ("ppo_kl is 0.000800, above the 0.000139 that this setup's healthy runs allow",)
 
 
 def test_check_says_by_what_it_judges(lab, server, tmp_path):

@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -95,39 +94,6 @@ def test_a_frame_without_the_metric_has_nothing_to_say():
 def noisy(values, setup="a"):
     rule = {f"ppo_kl_{name}": part for name, part in QUANTISED.items()}
     return pd.DataFrame([{"setup": setup, "ppo_kl": value, **rule} for value in values])
-
-
-def learned(runs, alpha=0.001):
-    return checks.learned_limits(runs, np.ones(len(runs), bool), alpha=alpha)
-
-
-def test_the_limit_stays_as_it_is_until_three_other_healthy_runs_are_there():
-    assert np.isnan(learned(noisy([1e-5, -2e-5, 3e-5]))).all()
-    assert np.isfinite(learned(noisy([1e-5, -2e-5, 3e-5, 1e-5]))).all()
-
-
-def test_the_learned_limit_is_the_t_quantile_times_the_root_mean_square_of_the_others():
-    # R: qt(0.999, 3) = 10.21453; sqrt(mean(c(3e-5, 4e-5, 5e-5)^2)) = 4.082483e-05
-    limit = learned(noisy([1e-5, 3e-5, -4e-5, 5e-5]))
-    assert limit[0] == pytest.approx(10.21453 * 4.082483e-05, rel=1e-6)
-
-
-def test_the_learned_limit_never_exceeds_one_percent_nor_falls_below_the_exact_limit():
-    assert learned(noisy([5e-3, -6e-3, 7e-3, 4e-3])).max() == 1e-2
-    assert learned(noisy([0.0, 0.0, 0.0, 0.0])).tolist() == [1e-9] * 4
-
-
-def test_a_fault_among_quantised_runs_does_not_teach_the_limit():
-    limit = learned(noisy([1e-5, 2e-5, -1e-5, 3e-5, 8e-3]))
-    assert limit.max() < 1e-3
-    runs = noisy([1e-5, 2e-5, -1e-5, 3e-5, 8e-3])
-    assert checks.exact(runs, "ppo_kl", limit).why.tolist() == [0, 0, 0, 0, Why.OVER_LEARNED]
-
-
-def test_learning_keeps_setups_apart():
-    runs = pd.concat([noisy([1e-6, 2e-6, 1e-6, 2e-6], "a"), noisy([1e-3, 2e-3, 1e-3, 2e-3], "b")])
-    limit = learned(runs)
-    assert limit[:4].max() < 1e-4 < limit[4:].min()
 
 
 def test_only_a_sure_fault_of_a_quantised_run_keeps_it_out_of_the_ranges():

@@ -121,6 +121,17 @@ def test_ranges_that_are_not_believed_stay_so():
     assert judged["believed"].tolist() == [False]
 
 
+@pytest.mark.parametrize(("accepted", "believed"), [(True, True), (False, False), (None, False)])
+def test_a_range_above_the_ceiling_of_the_runs_is_believed_only_if_a_person_accepted_it(accepted, believed):
+    ranges = pd.DataFrame({"n": 9, "center": 0.046, "low": 0.04, "high": 0.05}, index=["a"])
+    run = pd.DataFrame({"setup": ["a"], "gap": [0.0462], "ceiling": [0.03]})
+
+    judged = judged_by(run, ranges.assign(accepted=accepted))
+
+    assert judged["believed"].tolist() == [believed]
+    assert judged_by(run.assign(ceiling=0.05), ranges)["believed"].tolist() == [True]
+
+
 def test_a_range_without_its_spread_has_limits_and_no_probability():
     ranges = pd.DataFrame({"n": 9, "center": 0.015, "low": 0.014, "high": 0.016}, index=["a"])
 
