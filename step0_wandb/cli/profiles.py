@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING
 
 from step0_wandb import documents
@@ -29,6 +29,7 @@ def profiles(session: Session) -> None:
         rows = [
             {"name": profile.name, "title": profile.title}
             | {what: list(keys) for what, keys in _read_of(profile).items()}
+            | {"gap_statistic": {gap.metric: gap.statistic for gap in profile.metrics.gap}}
             for profile in known
         ]
         output.print_json(documents.document("profiles", profiles=rows))
@@ -37,12 +38,12 @@ def profiles(session: Session) -> None:
     if out.width >= tables.WIDE:
         table = tables.table_of("profile", *WHAT)
         for profile in known:
-            table.add_row(profile.name, *("\n".join(keys) or MISSING for keys in _read_of(profile).values()))
+            table.add_row(profile.name, *("\n".join(keys) or MISSING for keys in _shown(profile).values()))
         out.print(table)
         return
     for profile in known:
         out.print(f"{profile.name}: {profile.title}", style="bold", soft_wrap=True)
-        for what, keys in _read_of(profile).items():
+        for what, keys in _shown(profile).items():
             for heading, key in zip_longest([what], keys or [MISSING], fillvalue=""):
                 out.print(f"  {heading:9}  {key}", soft_wrap=True)
 
@@ -52,3 +53,11 @@ def _read_of(profile: Profile) -> dict[str, Sequence[str]]:
     metrics = profile.metrics
     gaps = [gap.metric for gap in metrics.gap]
     return dict(zip(WHAT, (metrics.ppo_kl, metrics.clip_frac, gaps, profile.step.keys), strict=True))
+
+
+def _shown(profile: Profile) -> dict[str, Sequence[str]]:
+    """Return the same with what the gap metrics measure below their names: only like is compared with like."""
+    gaps: list[str] = []
+    for statistic, alike in groupby(profile.metrics.gap, key=lambda gap: gap.statistic):
+        gaps += [*(gap.metric for gap in alike), f"  {statistic}"]
+    return _read_of(profile) | {"gap": gaps}

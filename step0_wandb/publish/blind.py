@@ -76,21 +76,26 @@ def _line(spots: Sequence[Blind]) -> str:
         amounts[spot.why] += spot.runs
         what.setdefault(spot.why, spot.what)
     whys = sorted(amounts, key=lambda why: (not why.startswith(NO_GAP), -amounts[why], why))
-    of = count(spots[0].of, f"{spots[0].profile} run".strip())
     first, *others = whys[:MOST_REASONS]
-    said = [f"{amounts[first]:,} of {of} {_says(what[first], first)}"]
-    said += [f"{amounts[why]:,} {_says(what[why], why)}" for why in others]
+    said = [f"{_of_all(spots[0], amounts[first])} {_says(what[first], first, amounts[first])}"]
+    said += [f"{amounts[why]:,} {_says(what[why], why, amounts[why])}" for why in others]
     if len(whys) > MOST_REASONS:
         said.append(count(len(whys) - MOST_REASONS, "more reason"))
     return "; ".join(said)
 
 
-def _says(what: str, why: str) -> str:
+def _of_all(spot: Blind, amount: int) -> str:
+    """Return how many runs; of how many says something only where they have a profile in common."""
+    return f"{amount:,} of {count(spot.of, f'{spot.profile} run')}" if spot.profile else count(amount, "run")
+
+
+def _says(what: str, why: str, amount: int) -> str:
+    s = "s" if amount == 1 else ""
     if why.startswith(NO_GAP):
-        return f"log no gap{why.removeprefix(NO_GAP)}"
+        return f"log{s} no gap{why.removeprefix(NO_GAP)}"
     if what in UNEXPLAINED:
-        return f"say nothing: {why}"
-    return f"tell nothing by {what}: {why}"
+        return f"say{s} nothing: {why}"
+    return f"tell{s} nothing by {what}: {why}"
 
 
 def _of_run(run: JudgedRun) -> dict[str, list[str]]:

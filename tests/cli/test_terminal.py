@@ -73,6 +73,14 @@ def test_in_a_pipe_every_run_stays_one_whole_line(folder):
     assert sum(line.split(" ")[0] in VERDICTS for line in lines) == 10
 
 
+def test_profiles_say_which_statistic_each_gap_is(folder):
+    lines = plain(shown(["profiles"], folder, 80)).splitlines()
+    at = lines.index("  gap        training/rollout_probs_diff_mean")
+    assert lines[at + 1].strip() == "mean absolute probability difference"
+    known = run("profiles", "--json", cwd=folder).document["profiles"]
+    assert all(set(profile["gap"]) == set(profile["gap_statistic"]) for profile in known)
+
+
 @pytest.mark.parametrize("words", READING, ids=lambda words: words[0])
 def test_in_a_pipe_lines_are_not_filled_up_with_blanks(folder, words):
     words = ["one" if word == "." else word for word in words]
@@ -82,7 +90,7 @@ def test_in_a_pipe_lines_are_not_filled_up_with_blanks(folder, words):
 
 def test_what_is_not_checked_is_told_below_the_runs(folder):
     for text in (shown(["runs"], folder, 80), run("runs", cwd=folder, STEP0_STORE="step0.db").out):
-        assert "1 of 10 miles runs log no gap" in " ".join(plain(text).split())
+        assert "1 of 10 miles runs logs no gap" in " ".join(plain(text).split())
 
 
 def test_verdicts_have_a_colour_and_the_word(folder):
