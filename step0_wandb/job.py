@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from step0_wandb import afterwards, alerting, writing
 from step0_wandb.book import keep_book, read_book
 from step0_wandb.errors import UsageError
-from step0_wandb.goodness import keep_goodness
+from step0_wandb.goodness import keep_goodness, read_goodness
 from step0_wandb.installed import Installed, compared
 from step0_wandb.profiles import load_profiles
 from step0_wandb.pull import Outside, pull
@@ -320,11 +320,10 @@ def _page(store: Store, job: Job, *, news: bool) -> Path | None:
 
 def write_page_of(store: Store, path: Path) -> None:
     """Write the HTML page from the store alone."""
-    from step0_wandb.publish.page import render_page, write_page
+    from step0_wandb.publish.page import Beside, render_page, write_page
 
     changed = store.meta("changed_at")
     as_of = datetime.fromisoformat(changed) if isinstance(changed, str) else None
-    html = render_page(
-        store.judged(), store.setups(), title="Step-0 health", as_of=as_of, weights=read_book(store)
-    )
+    beside = Beside(weights=read_book(store), fits=[str(fit) for fit in read_goodness(store)])
+    html = render_page(store.judged(), store.setups(), title="Step-0 health", as_of=as_of, beside=beside)
     write_page(path, html)

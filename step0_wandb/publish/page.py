@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2s
 from secrets import token_hex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from step0_wandb.errors import UsageError
 from step0_wandb.publish.blind import WITHOUT_STEP0, blind_spots
@@ -95,6 +95,25 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """What else the store knows.
+
+    Attributes
+    ----------
+    weights : sequence of WeightCheck
+        The book of weight checks in its order; an empty one has no section.
+    fits : sequence of str
+        How well the healthy runs follow what ranges assume, one sentence a gap metric.
+    """
+
+    weights: Sequence[WeightCheck] = ()
+    fits: Sequence[str] = ()
+
+
+NOTHING_ELSE: Final = Beside()
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """All that the template shows."""
 
@@ -118,7 +137,7 @@ def render_page(
     *,
     title: str,
     as_of: datetime | None,
-    weights: Sequence[WeightCheck] = (),
+    beside: Beside = NOTHING_ELSE,
 ) -> str:
     """Return the whole page as HTML.
 
@@ -132,8 +151,8 @@ def render_page(
         Heading and title of the page.
     as_of : datetime or None
         When the sources were last read; left out where unknown.
-    weights : sequence of WeightCheck
-        The book of weight checks in its order; an empty one has no section.
+    beside : Beside
+        What else there is to show.
 
     Returns
     -------
@@ -142,9 +161,9 @@ def render_page(
     """
     page = _page(runs, setups, title=title, as_of=as_of)
     known = {run.run: run for run in runs}
-    book = [Checked(check, known.get(check.run or "")) for check in weights]
+    book = [Checked(check, known.get(check.run or "")) for check in beside.weights]
     template = _environment().get_template("page.html.j2")
-    return template.render(page=page, book=book, outcomes=OUTCOMES)
+    return template.render(page=page, book=book, fits=beside.fits, outcomes=OUTCOMES)
 
 
 def write_page(path: Path, html: str) -> None:

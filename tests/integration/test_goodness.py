@@ -25,7 +25,7 @@ def test_command_and_page_tell_what_the_notebook_finds(tmp_path):
         model = {"hf_checkpoint": f"/m/Qwen3-{at % 2}B"}
         miles_run(tmp_path, f"r{at:02}", float(0.015 * np.exp(noise)), config=model)
     loaded = load_settings(cwd=tmp_path, environ={}, flags={"store": str(tmp_path / "s.db")})
-    run_sync(Job(loaded, sources=(str(tmp_path),), clock=lambda: NOW))
+    run_sync(Job(loaded, sources=(str(tmp_path),), clock=lambda: NOW, html=tmp_path / "page.html"))
 
     [told] = run("ranges", "--json", "--store", "s.db", cwd=tmp_path).document["goodness_of_fit"]
     [witness] = s0.goodness_of_fit(s0.load_runs(tmp_path)).reset_index().to_dict("records")
@@ -36,6 +36,7 @@ def test_command_and_page_tell_what_the_notebook_finds(tmp_path):
     line = f"{METRIC}: 12 healthy runs scatter as ranges assume, as far as so few can tell"
     assert f"fit     {line}" in run("ranges", "--store", "s.db", cwd=tmp_path, COLUMNS="200").out
     assert "fit  " not in run("ranges", "--setup", "no such", "--store", "s.db", cwd=tmp_path).out
+    assert line in (tmp_path / "page.html").read_text()
 
 
 @pytest.mark.parametrize(

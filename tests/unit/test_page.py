@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from step0_wandb.errors import UsageError
-from step0_wandb.publish.page import CARDS_OPEN, CHARTS_OPEN, render_page, write_page
+from step0_wandb.publish.page import CARDS_OPEN, CHARTS_OPEN, Beside, render_page, write_page
 from step0_wandb.records import CheckResult
 from tests.support.judged import RANGE, SETUP, judged, setup_range, weight_check
 
@@ -69,8 +69,8 @@ class Tree(HTMLParser):
             element.text += data
 
 
-def page(runs, setups=(RANGE,), *, title="team/grpo", as_of=AS_OF, weights=()):
-    return Tree(render_page(runs, setups, title=title, as_of=as_of, weights=weights)).open[0]
+def page(runs, setups=(RANGE,), *, title="team/grpo", as_of=AS_OF, **beside):
+    return Tree(render_page(runs, setups, title=title, as_of=as_of, beside=Beside(**beside))).open[0]
 
 
 def section(tree, heading):
@@ -286,6 +286,11 @@ def test_a_failed_weight_check_is_said_at_the_head_and_a_due_one_is_not():
     said = "1 weight check failed, or died before step 0"
     assert said in page([], weights=[weight_check("failed")]).all("header")[0].words
     assert "weight" not in page([], weights=[weight_check()]).all("header")[0].words
+
+
+def test_how_well_runs_follow_what_ranges_assume_stands_above_the_ranges():
+    fit = "train/diff: 212 healthy runs scatter as ranges assume"
+    assert f"{fit}." in section(page([judged(1)], fits=[fit]), "Ranges").words
     assert "Weight checks" not in page([judged()]).words
 
 
@@ -389,7 +394,8 @@ def test_an_address_that_is_no_plain_web_address_is_never_linked(url):
 def test_a_hostile_name_is_shown_as_text_without_its_control_characters():
     run = judged(name=HOSTILE, verdict="broken", gap=0.05, user=HOSTILE, group=HOSTILE, reasons=(HOSTILE,))
     book = [weight_check(model=HOSTILE, image=HOSTILE, notes=(HOSTILE,), add=(HOSTILE,))]
-    html = render_page([run], [setup_range(note=HOSTILE)], title=HOSTILE, as_of=None, weights=book)
+    beside = Beside(weights=book, fits=[HOSTILE])
+    html = render_page([run], [setup_range(note=HOSTILE)], title=HOSTILE, as_of=None, beside=beside)
     tree = Tree(html).open[0]
     shown = "</script><img src=x onerror=alert(1)>|**x**gpj.exe"
     assert section(tree, "Broken").all("a")[0].words == shown
