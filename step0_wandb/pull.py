@@ -77,7 +77,7 @@ class Outside:
     places : Places
         Where the wandb client would look for server and key.
     give_up_s : float
-        Seconds without a good page after which a source is given up.
+        Seconds without a good page after which a source is given up; 0 asks once.
     progress : callable
         Called with the source, the runs read so far, and the runs of the source where that is known.
     """
@@ -99,7 +99,8 @@ class Outside:
         from step0_wandb.sources.graphql import GraphQLClient
         from step0_wandb.sources.http import Limits
 
-        limits = Limits(deadline_s=min(Limits().deadline_s, self.give_up_s), patience_s=self.give_up_s)
+        usual_s = Limits().deadline_s
+        limits = Limits(deadline_s=min(usual_s, self.give_up_s or usual_s), patience_s=self.give_up_s)
         account = find_account(self.places)
         return GraphQLClient(account, pace=self._pace, environ=self.places.environ, limits=limits)
 
