@@ -60,6 +60,8 @@ class Framework:
     ----------
     name : str
         Pattern of the display name.
+    packages : mapping of str to str
+        The versions that its image has installed.
     step_metrics : mapping of str to str
         Which step key the metrics of a pattern are drawn over.
     wandb_step : bool
@@ -73,6 +75,7 @@ class Framework:
     row: tuple[RowSpec, ...]
     first_step: int
     steps_per_rollout: int
+    packages: Mapping[str, str] = field(default_factory=dict)
     step_metrics: Mapping[str, str] = field(default_factory=dict)
     wandb_step: bool = False
 
@@ -111,8 +114,8 @@ class Launch:
 
     Attributes
     ----------
-    config : mapping
-        Where it differs from the framework's.
+    config, packages : mapping
+        Where they differ from the framework's.
     omit : tuple of str
         Metrics that this version of the framework does not log.
     split : bool
@@ -123,6 +126,7 @@ class Launch:
     group: str
     runs: tuple[DemoRun, ...]
     config: Mapping[str, Json] = field(default_factory=dict)
+    packages: Mapping[str, str] = field(default_factory=dict)
     omit: tuple[str, ...] = ()
     split: bool = False
 
@@ -155,6 +159,7 @@ class Directory:
     group: str
     user: str
     config: Mapping[str, Json]
+    packages: Mapping[str, str]
     step_metrics: Mapping[str, str]
     rows: tuple[Row, ...]
     start: float
@@ -228,6 +233,7 @@ def _directory(launch: Launch, run: DemoRun, now: datetime, rows: tuple[Row, ...
         group=launch.group,
         user=run.user,
         config=_filled(_merged(framework.config, launch.config), names),
+        packages={**framework.packages, **launch.packages},
         step_metrics=framework.step_metrics,
         rows=rows,
         start=_start(run, now),

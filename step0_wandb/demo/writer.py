@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -39,6 +40,10 @@ def write(directory: dict[str, Any], root: str, clock: Clock) -> None:
         config=directory["config"],
         reinit="create_new",
     )
+    if directory["packages"]:
+        # The client would list what is installed here, not where these runs claim to have run.
+        packages = [f"{name}=={version}\n" for name, version in sorted(directory["packages"].items())]
+        Path(run.dir, "requirements.txt").write_text("".join(packages), encoding="utf-8")
     for pattern, step_metric in directory["step_metrics"].items():
         run.define_metric(step_metric)
         run.define_metric(pattern, step_metric=step_metric)

@@ -19,6 +19,7 @@ from step0_wandb.demo.scenario import directories
 from step0_wandb.errors import Step0Error, UsageError
 from step0_wandb.job import Job, run_sync
 from step0_wandb.settings import load_settings
+from step0_wandb.single import explain_run
 
 NOW = datetime(2026, 10, 20, 12, 0, tzinfo=UTC)
 GAP = "train/train_rollout_logprob_abs_diff"
@@ -336,3 +337,5 @@ def test_the_main_job_gives_every_run_the_verdict_that_it_is_there_for(folder):
     assert {(run.group, run.verdict) for run in result.changed} == set(MEANT.items())
     (reference,) = [item for item in result.setups if item.n > 2]
     assert (reference.n, reference.seen_low, reference.seen_high) == (18, 0.014802754, 0.015698012)
+    assert explain_run("q06s0180", Job(loaded)).packages == ("transformer-engine 2.10.0 -> 2.8.0",)
+    assert explain_run("q06wr0ng", Job(loaded)).packages == ()
