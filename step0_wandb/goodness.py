@@ -30,7 +30,7 @@ class GoodnessOfFit:
     gap_metric : str or None
         None where the runs name none.
     n : int
-        Healthy runs that have others of their setup to be compared with.
+        Runs that agree with others of their setup, whatever is thought of its level.
     statistic, p_value, beyond_5pct, beyond_1pct : float or None
         None where there is no such run; the shares are of these runs.
     screened : float or None
@@ -56,12 +56,14 @@ class GoodnessOfFit:
     def __str__(self) -> str:
         metric = self.gap_metric or "gap"
         if self.p_value is None or self.beyond_1pct is None:
-            return f"{metric}: no two healthy runs share a setup yet, so that nothing is known of how they scatter"
+            return (
+                f"{metric}: no two runs share a setup yet, so that nothing is known of how their gaps scatter"
+            )
         fits = "scatter as ranges assume" if self.p_value > MISFIT else "do not scatter as ranges assume"
         wider = "; ranges are wider for it" if math.isfinite(self.tail_df) else ""
         outermost = f"{round(self.beyond_1pct * self.n):,} of them in the outermost 1 %"
         told = "as far as so few can tell" if self.n < FEW else f"{outermost} (expected: {self.n / 100:.0f})"
-        return f"{metric}: {count(self.n, 'healthy run')} {fits}, {told}{wider}"
+        return f"{metric}: the gaps of {count(self.n, 'run')} {fits}, {told}{wider}"
 
 
 def keep_goodness(store: Store, table: pd.DataFrame) -> None:

@@ -11,7 +11,7 @@ from step0_wandb import documents
 from step0_wandb.cli import output, tables
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.goodness import read_goodness
-from step0_wandb.text import clean
+from step0_wandb.text import clean, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,15 +49,28 @@ def ranges(
         from step0_wandb.published import published_for
 
         for item in found:
+            if item.ppo_kl_noise is not None:
+                noise = f"ppo_kl up to {number(item.ppo_kl_noise)} is the noise of its healthy runs"
+                output.print_item("noise", f"{item.setup}: {noise}", out)
             for known in published_for(item.setup):
                 output.print_item("known", f"{item.setup}: {known.beside(item.center)}", out)
     for fit in fits:
         output.print_item("fit", str(fit), out)
-    key = splitting_key(found)
-    if key:
-        output.print_item(
-            "note", f"most setups have one run, and {key} is what splits them most: {_mend(key)}", out
-        )
+    if note := splitting_note(found):
+        output.print_item("note", note, out)
+
+
+def splitting_note(setups: Sequence[SetupRange]) -> str:
+    """Return what to do about the key that splits most setups down to one run; empty where none does."""
+    key = splitting_key(setups)
+    if key is None:
+        return ""
+    profiles = {item.profile for item in setups if item.n <= 1}
+    table = f"setup.{profiles.pop()}" if len(profiles) == 1 else "setup.PROFILE"
+    return (
+        f"most setups have one run, and {clean(key)} is what splits them most: drop it with "
+        f'`[{table}] drop = ["{clean(key)}"]` in step0.toml if it does not change the gap'
+    )
 
 
 def splitting_key(setups: Sequence[SetupRange]) -> str | None:
@@ -85,9 +98,3 @@ def _joined(key: str, labels: Sequence[str]) -> int:
 
 def _parts(label: str) -> list[str]:
     return " ".join(label.split(" · ")[2:]).split()
-
-
-def _mend(key: str) -> str:
-    return (
-        f'drop it with `[setup.PROFILE] drop = ["{clean(key)}"]` in step0.toml if it does not change the gap'
-    )

@@ -118,7 +118,13 @@ def _status(item: WeightCheck) -> Text:
 
 
 def _marks(item: SetupRange) -> list[str]:
-    return [item.basis, *(["accepted"] if item.accepted else []), *(["moved"] if item.moved else [])]
+    marks = {
+        "accepted": item.accepted,
+        "not believed": not item.believed,
+        "moved": item.moved is not None and item.moved > 1,
+        "improved": item.moved is not None and item.moved < 1,
+    }
+    return [item.basis, *(mark for mark, holds in marks.items() if holds)]
 
 
 RUNS: Final[tuple[Column[JudgedRun], ...]] = (

@@ -33,7 +33,7 @@ def test_command_and_page_tell_what_the_notebook_finds(tmp_path):
     assert told.pop("gap_metric") == witness.pop("gap_metric") == METRIC
     assert {name: float(value) for name, value in told.items()} == pytest.approx(witness, rel=1e-9)
 
-    line = f"{METRIC}: 12 healthy runs scatter as ranges assume, as far as so few can tell"
+    line = f"{METRIC}: the gaps of 12 runs scatter as ranges assume, as far as so few can tell"
     assert f"fit     {line}" in run("ranges", "--store", "s.db", cwd=tmp_path, COLUMNS="200").out
     assert "fit  " not in run("ranges", "--setup", "no such", "--store", "s.db", cwd=tmp_path).out
     assert line in (tmp_path / "page.html").read_text()
@@ -42,17 +42,17 @@ def test_command_and_page_tell_what_the_notebook_finds(tmp_path):
 @pytest.mark.parametrize(
     ("fit", "said"),
     [
-        (FITS, "212 healthy runs scatter as ranges assume, 3 of them in the outermost 1 % (expected: 2)"),
+        (FITS, "2the gaps of 12 runs scatter as ranges assume, 3 of them in the outermost 1 % (expected: 2)"),
         (
             GoodnessOfFit(METRIC, 1500, 9.1, 0.01, 0.04, 0.02, 0.1, 3.3, 0.8, 6.0, 0.02),
             (
-                "1,500 healthy runs do not scatter as ranges assume, 30 of them in the outermost 1 % (expected: 15)"
+                "the gaps of 1,500 runs do not scatter as ranges assume, 30 of them in the outermost 1 % (expected: 15)"
                 "; ranges are wider for it"
             ),
         ),
         (
             GoodnessOfFit(METRIC, 0, None, None, None, None, 0.5, np.inf, 1.0, 4.0, 0.03),
-            "no two healthy runs share a setup yet, so that nothing is known of how they scatter",
+            "no two runs share a setup yet, so that nothing is known of how their gaps scatter",
         ),
     ],
 )
