@@ -42,7 +42,7 @@ def test_command_and_page_tell_what_the_notebook_finds(tmp_path):
 @pytest.mark.parametrize(
     ("fit", "said"),
     [
-        (FITS, "2the gaps of 12 runs scatter as ranges assume, 3 of them in the outermost 1 % (expected: 2)"),
+        (FITS, "the gaps of 212 runs scatter as ranges assume, 3 of them in the outermost 1 % (expected: 2)"),
         (
             GoodnessOfFit(METRIC, 1500, 9.1, 0.01, 0.04, 0.02, 0.1, 3.3, 0.8, 6.0, 0.02),
             (
