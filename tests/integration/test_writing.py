@@ -18,7 +18,7 @@ from step0_wandb.single import basis_of, judge_one, read_one
 from step0_wandb.sources.address import RemoteAddress
 from step0_wandb.store import Accept, Label
 from tests.support import command
-from tests.support.project import HOSTILE, NOW, Lab, add_miles, add_project, environment, python
+from tests.support.project import GAPS, HOSTILE, NOW, Lab, add_miles, add_project, environment, python
 from tests.support.server_source import CONFIG, miles_rows
 from tests.support.wandb_server import WandbServer
 from tests.support.wandb_server.asking import ask
@@ -156,9 +156,12 @@ def test_the_report_that_wandb_reads_back_holds_the_blocks(told):
         "Flagged in the last 7 days",
         "Ranges",
         "Charts and tables",
+        "Weight checks",
         "What is not checked",
         "How to read this",
     ]
+    due = f": Qwen3-0.6B, {len(GAPS) + 3} runs; to compare the weights, add to a short run --num-rollout 2"
+    assert due in json.dumps(found["blocks"])
     [grid] = [block for block in found["blocks"] if block[0] == "PanelGrid"]
     assert grid[1:] == [
         ["MediaBrowser", "LinePlot", "WeavePanelSummaryTable", "WeavePanelSummaryTable"],
