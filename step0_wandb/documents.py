@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from step0_wandb.errors import Step0Error
     from step0_wandb.records import Json
+
+
+_UNSAFE = re.compile(
+    "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+"""Controls beyond ASCII, marks that turn or hide text, line separators, surrogates; JSON escapes the rest."""
 
 
 def document(name: str, /, **parts: object) -> dict[str, Json]:
@@ -30,8 +37,20 @@ def error_document(error: Step0Error) -> dict[str, Json]:
 
 
 def dumps(value: dict[str, Json]) -> str:
-    """Return a document as text: keys sorted, UTF-8, no bare NaN."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, indent=2, allow_nan=False)
+    r"""Return a document as text: keys sorted, UTF-8, no bare NaN.
+
+    What could steer a terminal or the order of reading, and lone surrogates, which no encoding has,
+    are written as JSON's escapes: they say the same to whoever parses it.
+
+    Examples
+    --------
+    >>> print(dumps({"name": "a\u202eb · c"}))
+    {
+      "name": "a\u202eb · c"
+    }
+    """
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, indent=2, allow_nan=False)
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def plain(value: Any) -> Json:

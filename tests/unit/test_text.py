@@ -1,3 +1,4 @@
+import json
 import sys
 import unicodedata
 from datetime import UTC, datetime, timedelta, timezone
@@ -6,6 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from step0_wandb.documents import dumps
 from step0_wandb.text import clean, count, number, ratio, shorten, web_url, when
 
 HOSTILE = st.text(st.sampled_from("\x1b\x9b\x9d\x07\x9c[]\\;0m\u202eaP_\n"), max_size=60)
@@ -163,3 +165,17 @@ def test_web_addresses_may_be_linked(url):
 )
 def test_nothing_else_is_ever_linked(url):
     assert web_url(url) is None
+
+
+def test_a_json_document_says_everything_and_steers_no_terminal():
+    name = "".join(map(chr, range(0x10000))) + "😀"
+    text = dumps({"name": name})
+    assert json.loads(text) == {"name": name}
+    marks = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+    steering = {
+        char
+        for char in text.replace("\n", "")
+        if unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"} or unicodedata.bidirectional(char) in marks
+    }
+    assert not steering
+    assert "😀" in text
