@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from typing import TYPE_CHECKING, Annotated
@@ -25,6 +24,7 @@ from step0_wandb.cli import (
     report,
     runs,
     settings,
+    streams,
     sync,
     telling,
     weights,
@@ -85,10 +85,15 @@ def about(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program and leave with its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    sys.exit(run(words))
+    standard = streams.take_over(as_json="--json" in words)
+    code = run(words)
+    if why := standard.lost():
+        code = code or UsageError.exit_code
+        output.error(UsageError(f"The answer could not be written to standard output: {why}"))
+    sys.exit(code)
 
 
-def run(words: Sequence[str]) -> int:  # noqa: PLR0911 - one return a kind of failure
+def run(words: Sequence[str]) -> int:
     """Run the program on its words and return the exit code; only the outermost frame catches all."""
     as_json = "--json" in words
     telling.speak(as_json=False, clock=now)
@@ -104,10 +109,6 @@ def run(words: Sequence[str]) -> int:  # noqa: PLR0911 - one return a kind of fa
     except (KeyboardInterrupt, typer.Abort):
         output.tell("Interrupted; what was stored until now is kept.")
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output has gone (`| head`); keep the interpreter from complaining at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:  # noqa: BLE001 - the outermost frame
         if "-v" in words or "--verbose" in words:
             traceback.print_exc()
