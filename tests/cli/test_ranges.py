@@ -1,0 +1,37 @@
+"""`ranges`, and the words of people that change them: `accept` and `label`."""
+
+from tests.support.command import run
+from tests.support.miles import miles_run
+from tests.support.moves import sync, verdicts, write
+
+STORE = ("--store", "step0.db")
+
+
+def test_a_word_on_a_setup_or_on_one_of_its_runs_takes_its_level_as_right(tmp_path):
+    write(tmp_path, "old", 0.012, 20, first_hour=0, backend="fa3")
+    write(tmp_path, "new", 0.018, 3, first_hour=30, backend="flashinfer")
+    for at in range(3):
+        miles_run(tmp_path, f"high{at}", 0.046 + at / 1e5, config={"hf_checkpoint": "/models/Qwen3-8B"})
+    sync(tmp_path)
+    assert [verdicts(tmp_path, name) for name in ("old", "new", "high")] == [
+        {"healthy"},
+        {"suspect"},
+        {"suspect"},
+    ]
+    shown = run("ranges", *STORE, cwd=tmp_path, COLUMNS="200").out
+    assert "own, moved" in shown
+    assert "has moved x1.5 since 2026-01-02" in shown
+    assert "sglang_attention_backend went from fa3 to flashinfer" in shown
+    assert "pooled, not believed" in shown
+    assert run("accept", "Qwen3-0.6B", "--why", "new kernel", *STORE, cwd=tmp_path).code == 0
+    assert run("label", "high0", "healthy", "--why", "by hand", *STORE, cwd=tmp_path).code == 0
+    sync(tmp_path)
+    assert verdicts(tmp_path, "") == {"healthy"}
+
+
+def test_only_setups_that_hold_the_text_are_shown(tmp_path):
+    for size in (4, 8):
+        miles_run(tmp_path, f"r{size}", 0.015, config={"hf_checkpoint": f"/models/Qwen3-{size}B"})
+    sync(tmp_path)
+    document = run("ranges", "--setup", "qwen3-8b", "--json", *STORE, cwd=tmp_path).document
+    assert [setup["setup"] for setup in document["setups"]] == ["miles · Qwen3-8B"]
