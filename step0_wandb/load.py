@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from step0_wandb.checks import exact_failed
 from step0_wandb.errors import UsageError
 from step0_wandb.explaining.explanation import explain_judged
 from step0_wandb.installed import Installed
@@ -68,8 +69,8 @@ def load_runs(
     -------
     DataFrame
         Columns ``run, entity, project, run_id, name, url, user, group, created_at`` (UTC), ``state,
-        profile, setup, ppo_kl, clip_frac, gap, gap_metric, label``, and what `judge` needs to know which
-        checks apply. A metric that was logged as NaN is named in ``nan_metrics``; NaN in its own column
+        profile, setup, ppo_kl, clip_frac, gap, gap_metric, label``, what `judge` needs to know which
+        checks apply, and ``exact_failed``, which keeps a run out of what `fit_ranges` learns. A metric that was logged as NaN is named in ``nan_metrics``; NaN in its own column
         means that it was not logged.
 
     Raises
@@ -85,6 +86,7 @@ def load_runs(
     origin = Origin(store=str(job.loaded.store)) if source is None else _read(str(source), job)
     with _open(origin) as opened:
         frame = opened.frame(config=config, metrics=metrics)
+    frame["exact_failed"] = exact_failed(frame)
     frame.attrs[ORIGIN] = origin
     return frame
 

@@ -70,6 +70,16 @@ def test_ranges_have_one_row_a_setup(folder):
     assert (ranges["seen_low"].item(), ranges["seen_high"].item()) == (0.0149, 0.0152)
 
 
+def test_ranges_rest_on_the_runs_that_those_of_a_sync_rest_on(tmp_path):
+    for name, gap in HEALTHY.items():
+        miles_run(tmp_path, name, gap)
+    miles_run(tmp_path, "dropout", 0.0151, ppo_kl=0.3, clip_frac=0.05)
+    (stored,) = s0.sync([tmp_path], store=tmp_path / "step0.db").setups
+    (fitted,) = s0.fit_ranges(s0.load_runs(tmp_path)).itertuples()
+    assert (fitted.n, fitted.low, fitted.high) == (stored.n, stored.low, stored.high)
+    assert stored.n == 4
+
+
 def test_verdicts_are_the_runs_with_a_verdict_and_its_reason(folder):
     runs = s0.load_runs(folder)
     verdicts = s0.judge(runs, s0.fit_ranges(runs))
