@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from step0_wandb import documents
 from step0_wandb.errors import Step0Error
 from step0_wandb.store import Wanted
-from step0_wandb.weights import Carrier, compares, from_json, keys_of, weight_book
+from step0_wandb.weights import Carrier, from_json, keys_of, weight_book
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,7 +55,7 @@ def _carriers(store: Store, profiles: Profiles, runs: pd.DataFrame) -> Iterator[
         created = created_at.to_pydatetime() if _is(created_at) else None
         if _is(profile):
             yield Carrier(run, state, created, profile, logged=True, config=known)
-        elif compares(known, profiles) and (record := store.record(run)):
+        elif profiles.comparing(known) and (record := store.record(run)):
             # Rows without a metric are those of its first rollout, which begins after the comparison.
             yield Carrier(run, state, created, None, logged=bool(record.rows), config=record.config)
 

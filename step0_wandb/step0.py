@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 NO_METRICS = "no metric of a known framework: not an RL run, or its profile is missing"
 ENDED_BEFORE = "it logged its first rollout, and ended before its first optimizer step"
+ENDED_COMPARING = (
+    "it was to compare both sides' weights, and ended before its first rollout: see `step0-wandb weights`"
+)
 NO_STEP = "its metric rows carry no step, so that the first cannot be told"
 CONTEXT_ROWS = 16
 """One rollout logs a few rows around its training step; more than these are not kept."""
@@ -138,7 +141,7 @@ class Step0Finder:
         """Return step 0 of a run, or why there is none."""
         found = self._candidate(record.rows, record.config)
         if found is None:
-            return _absent(record, None, ENDED_BEFORE if self._context_of_any(record.rows) else NO_METRICS)
+            return _absent(record, None, self._why_nothing(record))
         profile = found.profile
         if found.step is None:
             return _absent(record, profile, NO_STEP)
@@ -198,6 +201,11 @@ class Step0Finder:
             context=_context(profile, rows),
             later=next((row for row, step in steps if step != first), None),
         )
+
+    def _why_nothing(self, record: RunRecord) -> str:
+        if self._context_of_any(record.rows):
+            return ENDED_BEFORE
+        return ENDED_COMPARING if self.profiles.comparing(record.config) else NO_METRICS
 
     def _context_of_any(self, rows: Sequence[HistoryRow]) -> list[HistoryRow]:
         """Return the context rows of every profile: which it is will show later."""

@@ -127,11 +127,6 @@ def keys_of(profiles: Profiles) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def compares(config: Mapping[str, Json], profiles: Profiles) -> bool:
-    """Return whether a run compares the weights, whatever its framework."""
-    return any(True for _ in _comparing(config, profiles))
-
-
 def weight_book(
     carriers: Iterable[Carrier], profiles: Profiles, installed: Installed = lambda _run: {}
 ) -> list[WeightCheck]:
@@ -252,14 +247,7 @@ def _profile_of(carrier: Carrier, profiles: Profiles) -> Profile | None:
     """Return a run's profile; one that ended without a metric shows it by its flag and its config."""
     if carrier.profile is not None:
         return profiles.by_name.get(carrier.profile)
-    return preferred(list(_comparing(carrier.config, profiles)), carrier.config)
-
-
-def _comparing(config: Mapping[str, Json], profiles: Profiles) -> Iterator[Profile]:
-    """Yield the profiles by which a run compares the weights."""
-    for profile in profiles.by_name.values():
-        if profile.weights and profile.weights.flag.holds(profile.scope(config)):
-            yield profile
+    return preferred(profiles.comparing(carrier.config), carrier.config)
 
 
 def _order(entry: WeightCheck) -> tuple[int, float, str, str, str]:

@@ -48,6 +48,14 @@ class Profiles:
             return None
         return preferred([self.by_name[name] for name, count in shared.items() if count == most], config)
 
+    def comparing(self, config: Mapping[str, Json]) -> list[Profile]:
+        """Return the profiles by whose flag a run compares the weights of both sides at its start."""
+        return [
+            profile
+            for profile in self.by_name.values()
+            if profile.weights and profile.weights.flag.holds(profile.scope(config))
+        ]
+
     def with_setups(self, changes: Mapping[str, Mapping[str, Any]]) -> Profiles:
         """Return the profiles with other setup keys.
 

@@ -168,6 +168,20 @@ def test_a_run_without_any_row_has_no_step_0():
     assert FINDER.find(run()).status == "no-step0"
 
 
+@pytest.mark.parametrize(
+    ("config", "row", "why"),
+    [
+        ({"check_weight_update_equal": True}, {"eval/step": 0}, "compare both sides' weights"),
+        ({"check_weight_update_equal": True}, {"rollout/step": 0}, "it logged its first rollout"),
+        ({"check_weight_update_equal": False}, {"eval/step": 0}, "no metric of a known framework"),
+    ],
+)
+def test_a_run_that_ended_without_a_metric_says_how_far_it_came(config, row, why):
+    found = FINDER.find(run(row, state="failed", **config))
+    assert (found.status, found.profile) == ("no-step0", None)
+    assert why in found.note
+
+
 @pytest.mark.parametrize("row", [{"train/ppo_kl": 0.0}, {"train/ppo_kl": 0.0, "train/step": math.nan}])
 def test_metric_rows_without_a_step_cannot_be_told_apart(row):
     found = FINDER.find(run(row))

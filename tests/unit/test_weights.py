@@ -7,7 +7,7 @@ import pytest
 
 from step0_wandb import documents
 from step0_wandb.profiles import load_profiles
-from step0_wandb.weights import FAILED, ONCE, Carrier, compares, from_json, image_of, keys_of, weight_book
+from step0_wandb.weights import FAILED, ONCE, Carrier, from_json, image_of, keys_of, weight_book
 
 PROFILES = load_profiles()
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -136,8 +136,8 @@ def test_frameworks_with_the_flag_and_without_its_launcher_form(profile):
 def test_a_run_that_died_shows_its_framework_by_its_config(config, profile):
     [entry] = book(carrier(**(DIED | config)))
     assert entry.profile == profile
-    assert compares(DIED | config, PROFILES)
-    assert not compares({}, PROFILES)
+    assert PROFILES.by_name[profile] in PROFILES.comparing(DIED | config)
+    assert PROFILES.comparing({}) == []
 
 
 def test_the_keys_that_the_book_reads_are_a_handful():
