@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from step0_wandb.pages import FileMark
     from step0_wandb.pull import Outside
-    from step0_wandb.records import FileMark, Json, RunRecord
+    from step0_wandb.records import Json, RunRecord
     from step0_wandb.rollouts import Later, RolloutFinder
     from step0_wandb.store import Store
 

@@ -15,7 +15,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from step0_wandb.errors import Step0Error
-from step0_wandb.records import Page, Problem
+from step0_wandb.pages import Page
+from step0_wandb.records import Problem
 from step0_wandb.sources.address import LocalAddress, parse_address
 from step0_wandb.sources.offline import OfflineSource
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from step0_wandb.records import Reading
+    from step0_wandb.pages import Reading
     from step0_wandb.sources.credentials import Places
     from step0_wandb.sources.graphql import GraphQLClient
     from step0_wandb.sources.pace import Pace

@@ -22,7 +22,8 @@ from datetime import datetime
 from functools import partial, reduce
 from typing import TYPE_CHECKING
 
-from step0_wandb.records import OWN_JOB_TYPE, Reading, RunRecord
+from step0_wandb.pages import Reading
+from step0_wandb.records import OWN_JOB_TYPE, RunRecord
 from step0_wandb.secrets import scrub
 from step0_wandb.sources.messages import RunInfo
 from step0_wandb.sources.runfile import TURN

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from step0_wandb.records import FileMark, Known, Problem, Reading
+    from step0_wandb.pages import FileMark, Known, Reading
+    from step0_wandb.records import Problem
     from step0_wandb.sources.walk import Found
     from step0_wandb.step0 import Step0Finder
 

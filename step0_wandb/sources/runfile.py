@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from step0_wandb.records import FileMark, HistoryRow, Problem
+from step0_wandb.pages import FileMark
+from step0_wandb.records import HistoryRow, Problem
 from step0_wandb.sources import messages
 from step0_wandb.sources.frames import BLOCK, FIRST, FULL, START, Damage, LogReader, Record, begins_well
 from step0_wandb.sources.messages import RunInfo

@@ -12,7 +12,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from step0_wandb.errors import SourceError, UsageError
-from step0_wandb.records import ALIVE, Page, Problem, Reading, RunRecord, RunUpdate, run_key
+from step0_wandb.pages import Page, Reading, RunUpdate
+from step0_wandb.records import ALIVE, Problem, RunRecord, run_key
 from step0_wandb.sources.batches import ProjectClient
 from step0_wandb.sources.fetch import PAGE_SIZE, Fetcher, Question, Runs
 from step0_wandb.sources.graphql import ONE_RUN, Asking

@@ -23,13 +23,12 @@ from typing import TYPE_CHECKING
 
 import pandas as pd  # noqa: F401 - see `measure`
 
+from step0_wandb.pages import FileMark, Reading
 from step0_wandb.records import (
     CheckPlan,
     CheckResult,
-    FileMark,
     HistoryRow,
     JudgedRun,
-    Reading,
     Rule,
     RunFacts,
     RunRecord,

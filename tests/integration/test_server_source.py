@@ -12,8 +12,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import wandb
 
+from step0_wandb.pages import RunUpdate
 from step0_wandb.profiles import load_profiles
-from step0_wandb.records import OWN_JOB_TYPE, RunUpdate
+from step0_wandb.records import OWN_JOB_TYPE
 from step0_wandb.sources import server as server_module
 from step0_wandb.sources.address import RemoteAddress
 from step0_wandb.sources.credentials import Places, find_account

@@ -16,7 +16,8 @@ from tests.support.runs import Memory, history_record, run_record, wandb_file, w
 if TYPE_CHECKING:
     import pytest
 
-    from step0_wandb.records import Reading, Step0
+    from step0_wandb.pages import Reading
+    from step0_wandb.records import Step0
 
 GAP = "train/train_rollout_logprob_abs_diff"
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

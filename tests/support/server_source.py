@@ -21,7 +21,8 @@ from step0_wandb.step0 import Step0Finder
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from step0_wandb.records import FileMark, Json, Page, Problem, RunRecord, RunUpdate
+    from step0_wandb.pages import FileMark, Page, RunUpdate
+    from step0_wandb.records import Json, Problem, RunRecord
     from tests.support.wandb_server import WandbServer
 
 NOWHERE = Path("/nowhere")

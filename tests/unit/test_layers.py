@@ -12,6 +12,7 @@ PACKAGE = Path(step0_wandb.__file__).parent
 LAYERS = [
     ["errors"],
     ["records"],
+    ["pages"],
     ["text", "secrets", "documents", "literal"],
     ["options", "sheet"],
     ["settings"],
