@@ -73,6 +73,7 @@ def assert_holds_what_was_written(store):
 def test_opening_an_older_store_upgrades_it_with_all_it_holds(old):
     with Store.open(old, mode="write") as store:
         assert_holds_what_was_written(store)
+        assert store.stale  # its ranges say less than those of today
         store.save_cursor(DISK, {"page": 1})
         store.mark_deleted([HEALTHY], now=NOW)
     assert version_of(old) == [(f"{VERSION:04d}",)]
