@@ -98,10 +98,12 @@ def find_setup(store: Store, text: str) -> str:
     UsageError
         The store has no such setup, or several.
     """
-    names = [item.setup for item in store.setups()]
-    hits = [name for name in names if name == text] or [
-        name for name in names if text.lower() in name.lower()
-    ]
+    names, said = [item.setup for item in store.setups()], text.lower()
+    hits = (
+        [name for name in names if name == text]
+        or [name for name in names if name.lower().partition(" · ")[2] == said]  # all but the profile
+        or [name for name in names if said in name.lower()]
+    )
     if len(hits) == 1:
         return hits[0]
     if hits:

@@ -38,6 +38,15 @@ def test_a_part_that_only_one_setup_has_mutes_it_for_the_span(path, capsys):
         assert store.stale  # the next sync looks at what waits
 
 
+@pytest.mark.parametrize("said", ["Qwen3-0.6B", "qwen3-0.6b", SMALL])
+def test_a_label_without_its_profile_names_the_setup_that_is_called_so(path, said):
+    longer = setup_range(setup=f"{SMALL} · top_p=0.95")
+    with Store.open(path, mode="write") as store:
+        store.save_judged([], [setup_range(), longer], now=datetime.now(UTC))
+    assert run(["mute", said, "--until", "7d"]) == 0
+    assert set(mutes(path)) == {SMALL}
+
+
 def test_a_later_mute_takes_the_place_of_the_first(path):
     run(["mute", SMALL, "--until", "7d"])
     run(["mute", SMALL, "--until", "1h"])
