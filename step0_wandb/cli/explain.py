@@ -50,6 +50,7 @@ def _document(found: Explanation) -> dict[str, Json]:
         packages=found.packages,
         packages_unknown=found.packages_unknown or None,
         blind=found.blind,
+        accepted=found.accepted or None,
     )
 
 

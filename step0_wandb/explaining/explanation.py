@@ -12,10 +12,11 @@ from step0_wandb.explaining.causes import Evidence, blind_spots, find_causes
 from step0_wandb.profiles.expression import as_number, model_name
 from step0_wandb.published import published_for
 from step0_wandb.sheet import Line, Sheet
-from step0_wandb.text import clean, count, number
+from step0_wandb.text import clean, count, number, when
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from step0_wandb.explaining.causes import Cause
     from step0_wandb.profiles import Profiles
@@ -82,6 +83,8 @@ class Explanation:
         most for the gap: ``sglang 0.5.9 -> 0.5.16``. None where they were not compared.
     packages_unknown : str
         Why they could not be compared; else empty.
+    accepted : str
+        Who accepted the run's setup, when, and why; else empty.
     """
 
     run: JudgedRun
@@ -93,6 +96,7 @@ class Explanation:
     blind: tuple[str, ...]
     packages: tuple[str, ...] | None = None
     packages_unknown: str = ""
+    accepted: str = ""
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -113,6 +117,8 @@ class Explanation:
         if place := self.run.range:
             span = f"{number(place.low)} to {number(place.high)}"
             yield Line("range", f"{span} of {count(place.n, 'run')} ({place.basis})")
+        if self.accepted:
+            yield Line("level", f"accepted {self.accepted}")
         for known in self.published:
             if known not in self.run.reasons:
                 yield Line("known", known)
@@ -170,6 +176,17 @@ class Explanation:
         return self._sheet().html()
 
 
+class _Word(Protocol):
+    """What a person said: who, when (UTC), and why."""
+
+    @property
+    def who(self) -> str: ...
+    @property
+    def at(self) -> datetime: ...
+    @property
+    def why(self) -> str: ...
+
+
 class Library(Protocol):
     """Where the configs and step-0 rows of runs are; a store is one."""
 
@@ -178,6 +195,9 @@ class Library(Protocol):
 
     def facts(self, key: str) -> RunFacts | None:
         """Return what is known of a run's step 0."""
+
+    def accepts(self) -> Mapping[str, _Word]:
+        """Return every accepted setup by its label."""
 
 
 def explain_judged(
@@ -217,7 +237,13 @@ def explain_judged(
         nearest=_nearest(config, peers, configs),
         published=tuple(known.beside(run.gap) for known in published_for(run.setup)),
         blind=tuple(blind_spots(profile, config)) if profile else (),
+        accepted=_accepted(library, run),
     )
+
+
+def _accepted(library: Library, run: JudgedRun) -> str:
+    word = library.accepts().get(run.setup or "")
+    return f"by {word.who}, {when(word.at)}: {word.why}" if word else ""
 
 
 def _row(library: Library, run: JudgedRun) -> Mapping[str, float]:

@@ -1,5 +1,6 @@
 """Every cause of the catalogue the whole way: runs on disk, a sync, and what `explain` says of the odd one."""
 
+import re
 import tomllib
 from datetime import UTC, datetime
 from importlib import resources
@@ -196,6 +197,18 @@ def test_the_nearest_healthy_run_is_named_and_every_line_fits_80_columns(tmp_pat
     said = run_here("explain", "odd", "--store", "s.db", cwd=tmp_path, COLUMNS="80").out
     assert "compare with team/project/ok2, the nearest healthy run" in said
     assert max(map(len, said.splitlines())) <= 80
+
+
+def test_who_accepted_a_setup_and_why_is_told_with_each_of_its_runs(tmp_path):
+    miles_run(tmp_path, "one", 0.0151)
+    run_here("sync", ".", "--store", "s.db", cwd=tmp_path)
+    asked = ("explain", "one", "--store", "s.db")
+    assert run_here(*asked, "--json", cwd=tmp_path).document["accepted"] is None
+    why = "checked by hand"
+    assert run_here("accept", "Qwen3", "--why", why, "--store", "s.db", cwd=tmp_path).code == 0
+    said = run_here(*asked, "--json", cwd=tmp_path).document["accepted"]
+    assert re.fullmatch(rf"by \S+, \d{{4}}-\d\d-\d\d \d\d:\d\d UTC: {why}", said)
+    assert f"accepted {said}" in run_here(*asked, cwd=tmp_path, COLUMNS="200").out
 
 
 def test_names_and_values_that_would_steer_a_terminal_are_harmless(tmp_path):
