@@ -19,9 +19,10 @@ from step0_wandb.text import span_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime, timedelta
+    from datetime import timedelta
 
     from step0_wandb.job import Job
+    from step0_wandb.launch import Newest
     from step0_wandb.pull import Outside
     from step0_wandb.records import JudgedRun, RunRecord
     from step0_wandb.rollouts import Later
@@ -34,6 +35,7 @@ _Answer = TypeVar("_Answer")
 SETTLE_LOOKS = 2
 """Further looks at a step 0 that lacks a metric: its second row may be on its way."""
 _MORE_TIME = "Long evaluations come first in some jobs: give more time with --timeout."
+_EARLIER = "{} was over before this wait, so it is of an earlier launch; waiting for a newer one"
 _PATHS = ("file:", "/", ".", "~")
 """What begins so names a path, also one that is not there yet."""
 
@@ -65,33 +67,6 @@ class Patience:
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     told: Callable[[str], None] = field(default=lambda _line: None)
-
-
-@dataclass(frozen=True, slots=True)
-class Newest:
-    """Which run is meant, where a launch script cannot know its id: the newest of those that match.
-
-    Attributes
-    ----------
-    since : datetime
-        It was created then or later.
-    group, name : str or None
-        The run's group or name is this, or begins with it and ``_``.
-    """
-
-    since: datetime
-    group: str | None = None
-    name: str | None = None
-
-    def matches(self, group: str | None, name: str, created_at: datetime | None) -> bool:
-        """Return whether a run with this group and name, created then, is meant."""
-        young = created_at is not None and created_at >= self.since
-        wanted = [(self.group, group), (self.name, name)]
-        return young and all(_begins(value or "", text) for text, value in wanted if text is not None)
-
-    def __str__(self) -> str:
-        parts = [("group", self.group), ("name", self.name)]
-        return " and ".join(f"{what} {text}" for what, text in parts if text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +149,7 @@ class Gate:
     def _found(self, text: str, newest: Newest | None) -> _Found:
         address = self._address(text)
         if isinstance(address, LocalAddress):
+            address = self._moved_on(address)
             return _Found(self._step0(address, newest), address)
         if address.run_id is not None:
             return _Found(self._step0(address), address)
@@ -211,45 +187,67 @@ class Gate:
         return record.key if record and record.url else None
 
     def _newest_of(self, project: RemoteAddress, newest: Newest) -> _Found:
-        """Return the newest run that matches; one that was over when the gate began is of another launch."""
-        over: set[str] = set()
-        while True:
-            address = self._appeared(project, newest, over)
-            record = self._step0(address)
-            earlier = record.created_at is not None and record.created_at < self._called_at
-            if record.alive or not earlier or self._finder.find(record).status != "no-step0":
-                return _Found(record, address)
-            over.add(record.run_id)
-            self._patience.told(
-                f"{address} ended before its step 0 and before this wait; waiting for a newer one"
-            )
-
-    def _appeared(self, project: RemoteAddress, newest: Newest, over: set[str]) -> RemoteAddress:
-        """Wait for a run that matches and is not `over`."""
+        """Return the newest run that matches; what was over when the gate began is of an earlier launch."""
         self._patience.told(f"waiting for a run of {project} with {newest}")
+        over: set[str] | None = set() if newest.over else None
         while True:
+            nodes = self._ask(lambda: self._control(project).created_since(newest.since))
             found = [
-                node
-                for node in self._ask(lambda: self._control(project).created_since(newest.since)) or ()
-                if node.name not in over and newest.matches(node.group, node.display_name, node.created_at)
+                node for node in nodes or () if newest.matches(node.group, node.display_name, node.created_at)
             ]
-            if found:
-                run = max(found, key=lambda node: (node.created_at or newest.since, node.name))
-                return replace(project, run_id=run.name)
+            if over is None and nodes is not None:
+                call = self._called_at
+                over = {
+                    node.name
+                    for node in found
+                    if newest.was_over(node.state, node.created_at, node.heartbeat_at, call=call)
+                }
+                for name in over:
+                    self._patience.told(_EARLIER.format(f"{project}/{name}"))
+            fresh = [node for node in found if node.name not in (over or ())]
+            if fresh:
+                run = max(fresh, key=lambda node: (node.created_at or newest.since, node.name))
+                address = replace(project, run_id=run.name)
+                return _Found(self._step0(address), address)
             self._rest(
                 project,
                 f"No run of {project} with {newest} appeared within {span_text(self._patience.timeout)}",
-                "Check the name, or give the job more time with --timeout.",
+                f"To judge a run that was over before, give its id: {project}/{min(over)}"
+                if over
+                else "Check the name, or give the job more time with --timeout.",
             )
+
+    def _moved_on(self, address: LocalAddress) -> LocalAddress:
+        """Wait for a link such as ``latest-run`` to leave a run that was over when the gate began."""
+        path = address.path
+        if not path.is_symlink():
+            return address
+        before = path.resolve()
+        with Store.open(NOWHERE, mode="copy") as store:
+            self._read(store, replace(address, path=before), self._finder)
+            records = list(store.records())
+        if records and not any(record.alive for record in records):
+            self._patience.told(_EARLIER.format(path))
+            while path.resolve() == before:
+                self._rest(
+                    address,
+                    f"{address} still leads to a run that was over before this wait",
+                    f"To judge that run, name its directory: {before}",
+                )
+        return replace(address, path=path.resolve())
 
     def _step0(self, address: Address, newest: Newest | None = None) -> RunRecord:
         """Wait for the step 0 of one run."""
         self._patience.told(f"waiting for step 0 of {address}, {span_text(self._patience.timeout)} at most")
         unsettled = 0
+        over: set[str] | None = None if newest else set()
         with Store.open(NOWHERE, mode="copy") as store:
             while True:
                 why_not = self._read(store, address, self._finder)
-                record = _the_run(list(store.records()), address, newest)
+                records = list(store.records())
+                if newest is not None and over is None:
+                    over = self._over_among(records, newest)
+                record = _the_run([run for run in records if run.key not in (over or ())], address, newest)
                 if record is not None:
                     status = self._finder.find(record).status
                     unsettled += status == "found"
@@ -261,6 +259,18 @@ class Gate:
                     f"{address} has logged no step 0 within {span_text(self._patience.timeout)}",
                     why_not or _MORE_TIME,
                 )
+
+    def _over_among(self, records: list[RunRecord], newest: Newest) -> set[str]:
+        """Return the keys of the runs that match and were over before the gate was called."""
+        over = {
+            record.key
+            for record in records
+            if newest.matches(record.group, record.name, record.created_at)
+            and newest.was_over(record.state, record.created_at, None, call=self._called_at)
+        }
+        for key in over:
+            self._patience.told(_EARLIER.format(key))
+        return over
 
     def _later(self, found: _Found, rollouts: int) -> tuple[Later, ...]:
         """Wait for the first step of some rollouts, or the end of the run, and judge them."""
@@ -363,7 +373,3 @@ def _the_run(records: list[RunRecord], address: Address, newest: Newest | None) 
             "Name one run directory, or give --group or --name of the run to come.",
         )
     return records[0] if records else None
-
-
-def _begins(value: str, text: str) -> bool:
-    return value == text or value.startswith(f"{text}_")

@@ -16,7 +16,7 @@ from step0_wandb.cli.session import FailOn, Session, without  # noqa: TC001 - ty
 from step0_wandb.cli.sync import VERDICT
 
 if TYPE_CHECKING:
-    from step0_wandb.gate import Newest
+    from step0_wandb.launch import Newest
     from step0_wandb.records import Json, JudgedRun
     from step0_wandb.stopping import Stopped
 
@@ -46,9 +46,14 @@ def gate(  # noqa: PLR0913 - one parameter an option
         typer.Option("--name", metavar="N", help="The newest run whose name is N or begins with N_."),
     ] = None,
     since: Annotated[
-        str,
-        typer.Option("--since", metavar="SPAN", help="Of runs created this long before the call, or later."),
-    ] = "5m",
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="SPAN",
+            help="Of runs created this long before the call or later, also ended ones; by default 5m, and none "
+            "that was over before the call.",
+        ),
+    ] = None,
     rollouts: Annotated[
         int,
         typer.Option(
@@ -71,7 +76,7 @@ def gate(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """Wait for the step 0 of a live run and judge it. Only exit code 3 says "broken".
 
-    Example: step0-wandb gate my-team/rl --group qwen3 --stop; [ $? -ne 3 ] || ray job stop "$JOB"
+    Example: step0-wandb gate my-team/rl --group qwen3 --stop || [ $? -ne 3 ] || ray job stop "$JOB"
     """
     from step0_wandb.gate import Gate, Patience
     from step0_wandb.stopping import stop as stop_run
@@ -99,10 +104,11 @@ def gate(  # noqa: PLR0913 - one parameter an option
     raise typer.Exit(NO_STEP0 if found.verdict in ("pending", "no-step0") else 0)
 
 
-def _newest(session: Session, group: str | None, name: str | None, since: str) -> Newest:
-    from step0_wandb.gate import Newest
+def _newest(session: Session, group: str | None, name: str | None, since: str | None) -> Newest:
+    from step0_wandb.launch import Newest
 
-    return Newest(session.clock() - span_of("--since", since), group, name)
+    begin = session.clock() - span_of("--since", since or "5m")
+    return Newest(begin, group, name, over=since is not None)
 
 
 def _call(command: str, run: JudgedRun, stopped: Stopped | None) -> None:

@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from step0_wandb.errors import CredentialsError, NoStep0Error, SourceError, UsageError
-from step0_wandb.gate import Gate, Newest, Patience
+from step0_wandb.gate import Gate, Patience
 from step0_wandb.job import Job, run_sync
+from step0_wandb.launch import Newest
 from step0_wandb.records import OWN_JOB_TYPE
 from step0_wandb.settings import load_settings
 from step0_wandb.stopping import stop
@@ -262,15 +263,35 @@ def test_a_run_of_the_group_that_is_still_to_come_is_waited_for(server, tmp_path
     assert (record.run_id, record.group) == ("live", "qwen3_ab12cd34")
 
 
-def test_a_run_of_an_earlier_launch_that_died_is_passed_over(server, tmp_path):
-    server.add_run("lab", "rl", "died", group="g", state="crashed", created_at=ago(minutes=3))
+BROKEN = [ROLLOUT, row(ppo_kl=0.3)]
+EARLIER = [
+    {"state": "crashed"},
+    {"state": "finished", "rows": [ROLLOUT, row()]},
+    {"state": "failed", "rows": BROKEN},
+    {"state": "running", "rows": BROKEN, "heartbeat_at": ago(minutes=2)},
+]
+
+
+@pytest.mark.parametrize("earlier", EARLIER, ids=["died", "ended", "broken", "killed"])
+def test_a_run_of_an_earlier_launch_is_passed_over(server, tmp_path, earlier):
+    server.add_run("lab", "rl", "before", group="g", config=CONFIG, created_at=ago(minutes=3), **earlier)
 
     def relaunch():
         server.add_run("lab", "rl", "again", group="g", state="running", config=CONFIG, rows=[ROLLOUT, row()])
 
     waiting = Waiting(tmp_path, relaunch)
     assert waiting.gate().wait("lab/rl", waiting.newest(group="g")).run_id == "again"
-    assert any("lab/rl/died ended before its step 0" in line for line in waiting.lines)
+    assert any("lab/rl/before was over before this wait" in line for line in waiting.lines)
+
+
+def test_a_run_that_was_over_is_named_where_no_newer_one_comes_and_judged_on_demand(server, tmp_path):
+    server.add_run("lab", "rl", "before", group="g", config=CONFIG, created_at=ago(minutes=3), rows=BROKEN)
+    waiting = Waiting(tmp_path, timeout=timedelta(minutes=1))
+    with pytest.raises(NoStep0Error, match="No run of lab/rl with group g appeared") as failure:
+        waiting.gate().judged("lab/rl", waiting.newest(group="g"))
+    assert failure.value.hint == "To judge a run that was over before, give its id: lab/rl/before"
+    assert waiting.gate().judged("lab/rl", waiting.newest(group="g", over=True)).verdict == "broken"
+    assert waiting.gate().judged("lab/rl/before").verdict == "broken"
 
 
 def test_a_run_of_this_launch_that_died_is_the_answer(server, tmp_path):
@@ -345,10 +366,10 @@ def test_a_directory_without_runs_says_so_in_the_end(tmp_path):
     assert "holds no W&B run directories" in failure.value.hint
 
 
-def test_a_path_whose_parent_is_not_there_fails_at_once(tmp_path):
+def test_a_path_of_which_two_parents_are_not_there_fails_at_once(tmp_path):
     waiting = Waiting(tmp_path)
     with pytest.raises(UsageError, match="does not exist"):
-        waiting.gate().wait(str(tmp_path / "nowhere" / "wandb"))
+        waiting.gate().wait(str(tmp_path / "nowhere" / "wandb" / "latest-run"))
     assert waiting.naps == []
 
 
@@ -367,7 +388,30 @@ def test_a_directory_with_several_runs_needs_a_name(tmp_path):
     with pytest.raises(UsageError, match="holds 2 runs") as failure:
         waiting.gate().wait(str(tmp_path))
     assert "--group" in failure.value.hint
-    assert waiting.gate().wait(str(tmp_path), waiting.newest(group="qwen3")).run_id == "new"
+    assert waiting.gate().wait(str(tmp_path), waiting.newest(group="qwen3", over=True)).run_id == "new"
+
+
+def test_a_directory_run_of_an_earlier_launch_is_passed_over(tmp_path):
+    miles_run(tmp_path, "before", started=int(ago(minutes=2).timestamp()), run_group="g", ppo_kl=0.3)
+    waiting = Waiting(tmp_path, lambda: miles_run(tmp_path, "again", run_group="g", started=int(ago(seconds=-2).timestamp())))
+    assert waiting.gate().wait(str(tmp_path), waiting.newest(group="g")).run_id == "again"
+    assert any("/before was over before this wait" in line for line in waiting.lines)
+
+
+def test_a_link_to_a_run_of_an_earlier_launch_is_waited_on_until_it_moves(tmp_path):
+    link = tmp_path / "latest-run"
+    link.symlink_to(miles_run(tmp_path, "before", started=int(ago(minutes=2).timestamp())))
+
+    def relaunch():
+        link.unlink()
+        link.symlink_to(miles_run(tmp_path, "again", started=int(ago(seconds=-2).timestamp())))
+
+    waiting = Waiting(tmp_path, nothing, relaunch)
+    assert waiting.gate().wait(str(link)).run_id == "again"
+    assert any("latest-run was over before this wait" in line for line in waiting.lines)
+    with pytest.raises(NoStep0Error, match="still leads to a run that was over") as failure:
+        Waiting(tmp_path, timeout=timedelta(seconds=5)).gate().wait(str(link))
+    assert str(link.resolve()) in failure.value.hint
 
 
 def test_an_offline_run_that_ends_before_step_0_is_told_at_once(tmp_path):

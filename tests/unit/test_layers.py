@@ -14,7 +14,7 @@ LAYERS = [
     ["records"],
     ["pages"],
     ["text", "secrets", "documents", "literal"],
-    ["options", "sheet"],
+    ["options", "sheet", "launch"],
     ["settings"],
     ["profiles"],
     ["step0"],
