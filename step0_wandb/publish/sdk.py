@@ -40,6 +40,7 @@ SETTINGS: Mapping[str, Any] = {
     "x_file_transfer_retry_max": 4,
 }
 """Of the sync's own run: nothing of the machine, its code or its output is sent, nothing waits for ever."""
+TRIES = 2
 VERDICTS = ("broken", "suspect", "no-range", "unchecked", "healthy")
 
 
@@ -99,12 +100,20 @@ def own_run(job: Mapping[str, Any]) -> wandb.Run:
 
 
 def _tried(part: str, act: Callable[..., None], *given: Any) -> dict[str, str]:
-    """Write one part and return the answer."""
-    try:
-        act(*given)
-    except Exception as error:  # noqa: BLE001 - whatever the client raises, the other parts go on
-        return {"part": part, "error": f"{type(error).__name__}: {error}"}
-    return {"part": part}
+    """Write one part and return the answer; the client gives up at once at an answer that is garbled.
+
+    Each part may be tried twice: a row is sent once the client has all it needs, a report is saved at its
+    id, and a state that did arrive is the same version again.
+    """
+    answer = {"part": part}
+    for _ in range(TRIES):
+        try:
+            act(*given)
+        except Exception as error:  # noqa: BLE001 - whatever the client raises, the other parts go on
+            answer = {"part": part, "error": f"{type(error).__name__}: {error}"}
+        else:
+            return {"part": part}
+    return answer
 
 
 def log_tables(run: wandb.Run, tables: Mapping[str, Any]) -> None:

@@ -364,7 +364,7 @@ def test_a_lost_answer_makes_no_second_report(lab, server, fault):
 
 def test_a_part_that_the_server_refuses_is_told_and_written_by_the_next_sync(lab, server):
     lab.flags["report.wandb"] = "same"
-    server.faults.next("403", match=lambda request: request.operations == ("upsertView",))
+    server.faults.next("403", times=2, match=lambda request: request.operations == ("upsertView",))
     result = lab.sync()
     assert {(item.what, item.where) for item in result.written} == everything() - {("report", "lab/rl")}
     [problem] = result.problems
@@ -372,6 +372,23 @@ def test_a_part_that_the_server_refuses_is_told_and_written_by_the_next_sync(lab
     assert problem.what.startswith("not written: WandbApiFailedError")
     assert "report" not in read_state(lab.state()).written
     assert whole(lab.sync()) == {("report", "lab/rl"), ("state", "lab/rl")}
+
+
+@pytest.mark.parametrize(
+    ("operation", "about", "fault"),
+    [("upsertView", "", "html"), ("CreateArtifact", "step0-state", "null-data"), ("Viewer", "", "truncated")],
+)
+def test_a_part_at_which_the_client_got_a_garbled_answer_is_tried_again(lab, server, operation, about, fault):
+    def is_meant(request):
+        begun = any("CreateArtifact" in other.operations for other in server.requests)
+        late = operation != "Viewer" or begun  # the first one belongs to the start of the run
+        return late and operation in request.operations and about in repr(request.variables)
+
+    lab.flags["report.wandb"] = "same"
+    server.faults.next(fault, match=is_meant)
+    assert whole(lab.sync()) == everything()
+    assert fault in {request.fault for request in server.requests}
+    assert len(lab.versions()) == 1
 
 
 def test_a_key_that_may_only_read_is_told_and_hides_no_verdict(lab, server):
