@@ -21,6 +21,10 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 NO_STEP0 = 8
 NO_KEY = 4
+CONSOLE_LINE = (
+    "(MegatronTrainRayActor pid=2429) [2026-08-15 05:04:17.003 actor_cell0_rank8] log_utils.py:460 - step 0: "
+    "{'train/ppo_kl': 0.0, 'train/pg_clipfrac': 0.0, 'train/train_rollout_logprob_abs_diff': 0.0151, 'train/step': 0}\n"
+)
 NOTHING_LISTENS = "http://127.0.0.1:9"
 
 
@@ -34,7 +38,7 @@ def installs():
 
 def commands():
     lines = "\n".join(blocks("sh")).splitlines()
-    return [line for line in lines if line.startswith("step0-wandb ")]
+    return [line for line in lines if re.search(r"^step0-wandb |\| step0-wandb ", line)]
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +48,7 @@ def place(tmp_path_factory):
     done = step0(["sync"], folder.directory)
     assert done.returncode == 0, done.stderr
     (folder.directory.parent / "alarm.txt").write_text(done.stdout)
+    (folder.directory / "train.log").write_text(CONSOLE_LINE)
     return folder.directory
 
 
@@ -104,6 +109,11 @@ def test_a_command_runs_on_the_demo(line, place, tmp_path):
     elsewhere = {"HOME": str(tmp_path), "WANDB_BASE_URL": NOTHING_LISTENS}
     done = run(["sh", "-c", line], place, PATH=f"{tmp_path}:{os.environ['PATH']}", **elsewhere)
     assert done.returncode == expected(line), done.stderr
+
+
+def test_every_line_of_shell_is_an_install_or_is_run():
+    lines = [line for line in "\n".join(blocks("sh")).splitlines() if line]
+    assert sorted(lines) == sorted([*installs(), *commands()])
 
 
 @pytest.mark.parametrize("block", blocks("python"))
