@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from step0_wandb.afterwards import with_server_rows
-from step0_wandb.errors import NoStep0Error, Step0Error, UsageError
+from step0_wandb.errors import NoStep0Error, SourceError, Step0Error, UsageError
 from step0_wandb.explaining.explanation import explain_judged
 from step0_wandb.installed import Installed
 from step0_wandb.job import profiles_of, read_into
@@ -95,6 +95,12 @@ def _run_of(text: str, finder: Step0Finder, job: Job) -> OneRun:
         raise UsageError(
             f"{text} holds {len(records)} runs ({names}, ...), and check judges one",
             "Name one run directory, or use `step0-wandb sync` for all of them.",
+        )
+    if not records and pulled.problems:
+        first = pulled.problems[0]
+        raise SourceError(
+            f"{text} holds no run that can be read: {first.where}: {first.what}",
+            "Copy it again from where it was written, if it is whole there.",
         )
     if not records:
         raise NoStep0Error(

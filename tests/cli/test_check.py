@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.support.command import run
+from tests.support.command import run, run_here
 from tests.support.miles import CONFIG, GAP, miles_run
 from tests.support.runs import exit_record, history_record, run_record, wandb_file, write_file
 
@@ -28,6 +28,25 @@ def test_one_directory_of_a_shared_run_brings_the_others_along(tmp_path):
         answer = run("check", source, "--json", "--store", "none.db", cwd=tmp_path)
         found = answer.document["run"]
         assert (found["run"], found["gap"], found["state"]) == ("team/project/abc", 0.015, "failed")
+
+
+@pytest.mark.parametrize(
+    ("damaged", "code", "said"),
+    [
+        (lambda _data: b"", 8, "just begun"),
+        (lambda data: data[:100], 8, "just begun"),
+        (lambda data: data[:7] + bytes(byte ^ 255 for byte in data[7:]), 5, "damaged record at byte 7"),
+        (lambda _data: b"some other file", 5, "not a .wandb file"),
+    ],
+    ids=["empty", "cut", "damaged", "other"],
+)
+@pytest.mark.parametrize("as_file", [False, True], ids=["directory", "file"])
+def test_a_file_that_gives_no_run_is_told_with_the_true_cause(tmp_path, damaged, code, said, as_file):
+    place = miles_run(tmp_path, "r1", 0.015)
+    (file,) = place.glob("*.wandb")
+    file.write_bytes(damaged(file.read_bytes()))
+    answer = run_here("check", file if as_file else place, "--store", "none.db", cwd=tmp_path)
+    assert (answer.code, said in answer.err, answer.out) == (code, True, "")
 
 
 def test_a_console_log_is_judged_by_the_ranges_of_the_store(tmp_path):
