@@ -42,7 +42,7 @@ def label(
     Example: step0-wandb label q06s0180 healthy --why "new image, checked by hand"
     """
     from step0_wandb.single import find_run
-    from step0_wandb.store import Label
+    from step0_wandb.store import Label, Retraction
 
     if clear == (word is not None):
         raise UsageError(
@@ -58,8 +58,8 @@ def label(
         elif word and why:
             store.label(Label(key, word.value, why, getpass.getuser(), session.clock()))
             output.tell(f"{key} is labelled {word.value}; the next sync judges by it")
-        elif not store.clear_label(key):
-            output.tell(f"{key} had no label")
+        elif not store.retract(Retraction("label", key, session.clock())):
+            output.tell(f"{key} had no label from the shell; a tag is taken off in W&B")
         else:
             output.tell(f"the label of {key} is taken back; the next sync judges without it")
 

@@ -15,7 +15,7 @@ from step0_wandb.errors import UsageError
 from step0_wandb.text import when
 
 if TYPE_CHECKING:
-    from step0_wandb.store import Store
+    from step0_wandb.store import Retraction, Store
 
 
 @without("as_json", "fail_on", "log_format", "quiet", "verbose")
@@ -36,7 +36,7 @@ def mute(
 
     Example: step0-wandb mute "Qwen3-1.7B" --until 7d
     """
-    from step0_wandb.store import Mute
+    from step0_wandb.store import Mute, Retraction
 
     if clear == (until is not None):
         raise UsageError("mute takes either --until or --clear", "Such as: step0-wandb mute SETUP --until 7d")
@@ -45,7 +45,7 @@ def mute(
     with session.open_store(write=not session.dry_run) as store:
         name = find_setup(store, setup)
         if until is None:
-            _clear(store, name, dry_run=session.dry_run)
+            _clear(store, Retraction("mute", name, now), dry_run=session.dry_run)
             return
         end = now + span_of("--until", until)
         if session.dry_run:
@@ -55,10 +55,10 @@ def mute(
     output.tell(f"{name} is muted until {when(end)}: no alerts, its verdicts go on")
 
 
-def _clear(store: Store, name: str, *, dry_run: bool) -> None:
+def _clear(store: Store, word: Retraction, *, dry_run: bool) -> None:
     if dry_run:
-        output.tell(f"would let {name} be heard again")
-    elif store.unmute(name):
-        output.tell(f"{name} is heard again from the next sync on")
+        output.tell(f"would let {word.name} be heard again")
+    elif store.retract(word):
+        output.tell(f"{word.name} is heard again from the next sync on")
     else:
-        output.tell(f"{name} was not muted")
+        output.tell(f"{word.name} was not muted")

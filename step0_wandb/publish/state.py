@@ -25,10 +25,9 @@ from pydantic import (  # noqa: TC002 - pydantic reads the annotations
 from step0_wandb.documents import document
 from step0_wandb.errors import SourceError, UsageError
 from step0_wandb.records import SetupRange
-from step0_wandb.store import Accept, Label
+from step0_wandb.store import Accept, Label, Mute, Retraction
 from step0_wandb.store.outbox import AlertLevel, Channel  # noqa: TC001 - as above
-from step0_wandb.store.people import Mute
-from step0_wandb.store.tags import BY_TAG
+from step0_wandb.store.people import BY_TAG
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 """Of the document; a reader refuses a later one and takes what it knows of an equal one."""
+_NEVER = datetime.min.replace(tzinfo=UTC)
 _DIGITS = 12
 """Of a float in a fingerprint: the last bits differ between machines that fit the same runs."""
 
@@ -88,6 +88,8 @@ class State:
         Runs by verdict.
     labels : tuple of Label
         From the shell; tags are read from the runs anyway.
+    retractions : tuple of Retraction
+        Labels and mutes that were taken back, which no other store is to bring back.
     alerted : tuple of dict
         As `Store.alerted` gives them.
     report : str or None
@@ -104,6 +106,7 @@ class State:
     labels: tuple[Label, ...] = ()
     accepts: tuple[Accept, ...] = ()
     mutes: tuple[Mute, ...] = ()
+    retractions: tuple[Retraction, ...] = ()
     alerted: tuple[dict[str, Json], ...] = ()
     report: str | None = None
     written: Mapping[str, str] = field(default_factory=dict)
@@ -146,23 +149,33 @@ def export_state(store: Store, share: Share, runs: Sequence[JudgedRun], *, now: 
         ),
         accepts=tuple(accept for setup, accept in store.accepts().items() if concerns(setup)),
         mutes=tuple(mute for setup, mute in store.mutes().items() if concerns(setup)),
+        retractions=tuple(word for word in store.retractions() if concerns(word.name)),
         alerted=tuple(item for item in store.alerted() if concerns(str(item["subject"]))),
     )
 
 
 def import_state(store: Store, state: State, *, now: datetime) -> None:
-    """Take over what another store knew; of two words on the same thing the later one stays."""
+    """Take over what another store knows; of several words on the same thing the latest stays.
+
+    Taking something back is a word too. So the stores of several machines that sync one project come to
+    know the same, whichever of them writes last.
+    """
     labels, accepts, mutes = store.labels(), store.accepts(), store.mutes()
     with store.transaction():
+        for word in state.retractions:
+            store.retract(word)
+        retracted = {(word.what, word.name): word.at for word in store.retractions()}
         for label in state.labels:
             known = labels.get(label.run)
-            if known is None or known.who == BY_TAG or known.at < label.at:
+            is_later = known is None or known.who == BY_TAG or known.at < label.at
+            if is_later and label.at > retracted.get(("label", label.run), _NEVER):
                 store.label(label)
         for accept in state.accepts:
             if accept.setup not in accepts or accepts[accept.setup].at < accept.at:
                 store.accept(accept)
         for mute in state.mutes:
-            if mute.until > now and (mute.setup not in mutes or mutes[mute.setup].at < mute.at):
+            is_later = mute.setup not in mutes or mutes[mute.setup].at < mute.at
+            if is_later and mute.until > now and mute.at > retracted.get(("mute", mute.setup), _NEVER):
                 store.mute(mute)
         store.restore_alerted(state.alerted)
 
@@ -219,7 +232,7 @@ def _rounded(value: Any) -> Any:
     return [_rounded(part) for part in value] if isinstance(value, list) else value
 
 
-Record = TypeVar("Record", SetupRange, Label, Accept, Mute)
+Record = TypeVar("Record", SetupRange, Label, Accept, Mute, Retraction)
 
 
 def _in_utc(record: Record) -> Record:
@@ -253,6 +266,7 @@ class _Document(BaseModel):
     labels: list[Annotated[Label, AfterValidator(_in_utc)]] = Field(default_factory=list)
     accepts: list[Annotated[Accept, AfterValidator(_in_utc)]] = Field(default_factory=list)
     mutes: list[Annotated[Mute, AfterValidator(_in_utc)]] = Field(default_factory=list)
+    retractions: list[Annotated[Retraction, AfterValidator(_in_utc)]] = Field(default_factory=list)
     alerted: list[_Alerted] = Field(default_factory=list)
     report: str | None = None
     written: dict[str, str] = Field(default_factory=dict)
@@ -267,6 +281,7 @@ class _Document(BaseModel):
             labels=tuple(self.labels),
             accepts=tuple(self.accepts),
             mutes=tuple(self.mutes),
+            retractions=tuple(self.retractions),
             alerted=tuple({**dict(part), "at": part.at.astimezone(UTC).isoformat()} for part in self.alerted),
             report=self.report,
             written=self.written,

@@ -5,7 +5,7 @@ from pathlib import Path
 from step0_wandb.store.columns import COLUMNS, Wanted, columns_of, frame_of
 from step0_wandb.store.file import store_exists
 from step0_wandb.store.outbox import Message, Queued, Subject, Whereabouts
-from step0_wandb.store.people import Accept, Label, Mute
+from step0_wandb.store.people import Accept, Label, Mute, Retraction
 from step0_wandb.store.queries import SourceState
 from step0_wandb.store.store import Store
 
@@ -20,6 +20,7 @@ __all__ = [
     "Message",
     "Mute",
     "Queued",
+    "Retraction",
     "SourceState",
     "Store",
     "Subject",

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from operator import attrgetter
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
-from step0_wandb.store.schema import alerted, clean, marks, outbox, runs
+from step0_wandb.store.schema import accepts, alerted, clean, marks, outbox, runs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -30,6 +30,8 @@ AlertLevel = Literal["broken", "suspect", "moved", "doubted"]
 Severity = Literal["ERROR", "WARN", "INFO"]
 """How W&B calls how grave an alert is."""
 
+_OF_SETUPS = ("moved", "doubted")
+_NEVER = datetime.min.replace(tzinfo=UTC)
 _BATCH = 500
 
 
@@ -43,7 +45,7 @@ class Subject:
     @property
     def is_setup(self) -> bool:
         """Whether this is a setup."""
-        return self.level in ("moved", "doubted")
+        return self.level in _OF_SETUPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,26 +187,38 @@ def sent_alerts(database: Database) -> list[dict[str, Json]]:
 
 
 def restore(database: Database, rows: Iterable[Mapping[str, Json]]) -> None:
-    """Note what another store has alerted; what is known here stays."""
-    found = [
-        {
-            "channel": row["channel"],
-            "subject": clean(str(row["subject"])),
-            "level": row["level"],
-            "at": datetime.fromisoformat(str(row["at"])).astimezone(UTC),
-        }
-        for row in rows
-    ]
-    if found:
-        with database.transaction() as connection:
-            connection.execute(upsert(alerted).on_conflict_do_nothing(), found)
+    """Note what another store has alerted.
+
+    What waits here and was told there is told. What a person has answered since, by accepting the setup,
+    is not taken over.
+    """
+    with database.transaction() as connection:
+        answered = {row.setup: row.at for row in connection.execute(select(accepts))}
+        for row in rows:
+            at = datetime.fromisoformat(str(row["at"])).astimezone(UTC)
+            subject = Subject(clean(str(row["subject"])), cast("AlertLevel", row["level"]))
+            if not (subject.is_setup and at <= answered.get(subject.name, _NEVER)):
+                _tell(connection, str(row["channel"]), subject, at)
+
+
+def _tell(connection: Connection, channel: str, subject: Subject, at: datetime) -> None:
+    """Note that somebody told of something at a time, or earlier if that is known."""
+    key = {"channel": channel, "subject": subject.name, "level": subject.level}
+    waiting = (
+        select(outbox.c.id)
+        .join(alerted, alerted.c.message == outbox.c.id)
+        .where(outbox.c.sent_at.is_(None), *(alerted.c[name] == value for name, value in key.items()))
+    )
+    numbers = connection.execute(waiting).scalars().all()
+    statement = upsert(alerted).values(**key, at=at)
+    told = {"at": func.min(alerted.c.at, statement.excluded.at)} | ({"message": None} if numbers else {})
+    connection.execute(statement.on_conflict_do_update(index_elements=list(key), set_=told))
+    _delete_empty(connection, numbers)
 
 
 def forget_setup(database: Database, setup: str, *, until: datetime) -> None:
     """Forget the alerts on a setup that a person has answered: what happens later is told anew."""
-    answered = (
-        (alerted.c.subject == setup) & (alerted.c.level.in_(("moved", "doubted"))) & (alerted.c.at <= until)
-    )
+    answered = (alerted.c.subject == setup) & (alerted.c.level.in_(_OF_SETUPS)) & (alerted.c.at <= until)
     with database.transaction() as connection:
         numbers = connection.execute(select(alerted.c.message).where(answered)).scalars().all()
         connection.execute(delete(alerted).where(answered))

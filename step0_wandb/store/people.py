@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from datetime import datetime  # noqa: TC003 - pydantic reads it where a word has travelled
-from typing import TYPE_CHECKING
+from datetime import datetime  # also read by pydantic, where a word has travelled
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 from sqlalchemy import delete, select
 from sqlalchemy.dialects.sqlite import insert as upsert
@@ -14,9 +14,16 @@ from step0_wandb.store import notes
 from step0_wandb.store.schema import accepts, labels, mutes
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement
+    from collections.abc import Sequence
+
+    from sqlalchemy import ColumnElement, Table
 
     from step0_wandb.store.database import Database
+
+
+BY_TAG: Final = "a tag in W&B"
+"""Who gave a label that stands for a tag."""
+_RETRACTIONS: Final = "retractions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,15 @@ class Mute:
     at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Retraction:
+    """A person's word that a label (of a run) or a mute (of a setup) is taken back, and when (UTC)."""
+
+    what: Literal["label", "mute"]
+    name: str
+    at: datetime
+
+
 _TABLES = {Label: labels, Accept: accepts, Mute: mutes}
 
 
@@ -63,13 +79,36 @@ def say(database: Database, word: Label | Accept | Mute) -> None:
         notes.put(database, notes.STALE, value=True)
 
 
-def take_back(database: Database, run: str) -> bool:
-    """Forget the label of a run; return whether it had one."""
-    with database.transaction() as connection:
-        had_one = bool(connection.execute(delete(labels).where(labels.c.run == run)).rowcount)
-        if had_one:
-            notes.put(database, notes.STALE, value=True)
+def forget_label(database: Database, run: str) -> None:
+    """Forget the label of a run, as if it had never been given."""
+    _forget(database, labels, labels.c.run == run)
+
+
+def retract(database: Database, word: Retraction) -> bool:
+    """Take back what was said before, and remember that; return whether there was anything.
+
+    A label by tag stays: it speaks as long as the tag is there.
+    """
+    table, key = (labels, labels.c.run) if word.what == "label" else (mutes, mutes.c.setup)
+    said = (key == word.name) & (table.c.at <= word.at) & (table.c.who != BY_TAG)
+    with database.transaction():
+        had_one = _forget(database, table, said)
+        known = {(item.what, item.name): item for item in all_retractions(database)}
+        earlier = known.get((word.what, word.name))
+        if earlier is None or earlier.at < word.at:
+            known[word.what, word.name] = word
+            notes.put(
+                database, _RETRACTIONS, [[*at, item.at.isoformat()] for at, item in sorted(known.items())]
+            )
         return had_one
+
+
+def all_retractions(database: Database) -> tuple[Retraction, ...]:
+    """Return what was taken back, the last time of each."""
+    kept = cast(
+        "Sequence[tuple[Literal['label', 'mute'], str, str]]", notes.get(database, _RETRACTIONS) or ()
+    )
+    return tuple(Retraction(what, name, datetime.fromisoformat(at)) for what, name, at in kept)
 
 
 def all_labels(database: Database) -> dict[str, Label]:
@@ -86,19 +125,14 @@ def all_accepts(database: Database) -> dict[str, Accept]:
         return {row["setup"]: Accept(**row) for row in found}
 
 
-def unmute(database: Database, setup: str) -> bool:
-    """Forget the mute of a setup; return whether it had one."""
-    return _unmute(database, mutes.c.setup == setup)
+def end_mutes(database: Database, *, now: datetime) -> None:
+    """Forget the mutes that are over."""
+    _forget(database, mutes, mutes.c.until <= now)
 
 
-def end_mutes(database: Database, *, now: datetime) -> bool:
-    """Forget the mutes that are over; return whether there was one."""
-    return _unmute(database, mutes.c.until <= now)
-
-
-def _unmute(database: Database, where: ColumnElement[bool]) -> bool:
+def _forget(database: Database, table: Table, where: ColumnElement[bool]) -> bool:
     with database.transaction() as connection:
-        had_one = bool(connection.execute(delete(mutes).where(where)).rowcount)
+        had_one = bool(connection.execute(delete(table).where(where)).rowcount)
         if had_one:
             notes.put(database, notes.STALE, value=True)
         return had_one

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from step0_wandb.pages import FileMark, Known, Reading
     from step0_wandb.records import Json, JudgedRun, RunFacts, RunRecord, SetupRange
     from step0_wandb.store.outbox import Outbox, Whereabouts
-    from step0_wandb.store.people import Accept, Label, Mute
+    from step0_wandb.store.people import Accept, Label, Mute, Retraction
     from step0_wandb.store.queries import RunUpdate, SourceState
 
 Mode = Literal["write", "read", "copy"]
@@ -301,9 +301,13 @@ class Store:
         """Store a person's word on a run, in place of an earlier one."""
         people.say(self._database, label)
 
-    def clear_label(self, run: str) -> bool:
-        """Forget the label of a run; return whether it had one."""
-        return people.take_back(self._database, run)
+    def retract(self, word: Retraction) -> bool:
+        """Take a label or a mute back that was given before; return whether there was one."""
+        return people.retract(self._database, word)
+
+    def retractions(self) -> tuple[Retraction, ...]:
+        """Return what was taken back, the last time of each."""
+        return people.all_retractions(self._database)
 
     def labels(self) -> dict[str, Label]:
         """Return every label by run key."""
@@ -329,10 +333,6 @@ class Store:
     def mute(self, mute: Mute) -> None:
         """Store that there shall be no alerts of a setup for a while, in place of an earlier word on it."""
         people.say(self._database, mute)
-
-    def unmute(self, setup: str) -> bool:
-        """Forget the mute of a setup; return whether it had one."""
-        return people.unmute(self._database, setup)
 
     def end_mutes(self, *, now: datetime) -> None:
         """Forget the mutes that are over; what they held back is looked at anew."""

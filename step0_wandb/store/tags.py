@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from step0_wandb.store import people
 from step0_wandb.store.codec import parsed
-from step0_wandb.store.people import Label
+from step0_wandb.store.people import BY_TAG, Label
 from step0_wandb.store.schema import runs
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 TAGS: dict[str, LabelName] = {"step0-bad": "broken", "step0-skip": "exclude", "step0-ok": "healthy"}
 """What each tag says; of several the first here counts."""
-BY_TAG = "a tag in W&B"
-"""Who gave a label that stands for a tag."""
 
 
 def label_of(tags: Iterable[str]) -> LabelName | None:
@@ -52,7 +50,7 @@ def follow(database: Database, *, now: datetime) -> None:
             and (row.run in by_tag or row.run not in said)
         }
         for run in by_tag.keys() - wanted.keys():
-            people.take_back(database, run)
+            people.forget_label(database, run)
         for run, label in wanted.items():
             if by_tag.get(run) != label:
                 people.say(database, Label(run, label, "", BY_TAG, now))

@@ -2,7 +2,8 @@
 
 Each project that is read from a server gets the state; tables and a report go where ``[report] wandb``
 says. What was written is remembered by its fingerprint, here and in the state, so that nothing is
-written when nothing changed, also by a sync without a store of its own.
+written when nothing changed, also by a sync without a store of its own. Several stores may sync one
+project: whoever writes reads what is there right before, and adds to it.
 """
 
 from __future__ import annotations
@@ -62,9 +63,10 @@ class Travelling:
 def restore(
     store: Store, wanted: Sequence[Target], outside: Outside, *, unread: Collection[str] = ()
 ) -> Ready:
-    """Take over what an earlier sync left in the projects that this store meets for the first time.
+    """Take over what other syncs left in the projects, before anything is judged or told.
 
-    So a store that is new, on a machine without a disk of its own, goes on where the last one stopped.
+    So a store that is new, on a machine without a disk of its own, goes on where the last one stopped; and
+    what another store has told since is not told again. A sync without news does not ask.
 
     Parameters
     ----------
@@ -77,7 +79,7 @@ def restore(
         if target.texts and set(target.texts) <= set(unread):
             continue
         try:
-            if target.travels and Memory.of(store, target) is None:
+            if target.travels and (store.stale or Memory.of(store, target) is None):
                 _meet(store, target, outside)
         except DamagedStateError as error:
             problems.append(Problem(str(target), f"{error.message}; it is written anew"))
@@ -89,16 +91,24 @@ def restore(
     return Ready(tuple(ready), tuple(problems))
 
 
-def _meet(store: Store, target: Target, outside: Outside) -> None:
-    """Take over the state of a project, and remember what was written there."""
+def _meet(store: Store, target: Target, outside: Outside) -> bool:
+    """Take over the state of a project, and remember what was written there; return whether that is news."""
+    known = Memory.of(store, target) or Memory({})
     found = shelf_of(target.address, outside).state()
-    if found is None:
-        Memory({}).save(store, target)
-        return
-    state = read_state(found)
+    state = read_state(found) if found is not None else None
+    mark = state.fingerprint() if state else None
+    if mark == known.marks.get("state"):
+        known.save(store, target)
+        return False
     with store.transaction():
-        import_state(store, state, now=outside.clock())
-        Memory({**state.written, "state": state.fingerprint()}, state.report).save(store, target)
+        if state is None:  # somebody has deleted it
+            marks = {part: kept for part, kept in known.marks.items() if part != "state"}
+            Memory(marks, known.report).save(store, target)
+        else:
+            import_state(store, state, now=outside.clock())
+            marks = {**known.marks, **state.written, "state": str(mark)}
+            Memory(marks, state.report or known.report).save(store, target)
+    return True
 
 
 def outdate(store: Store) -> None:
@@ -125,12 +135,11 @@ def publish(store: Store, ready: Ready, outside: Outside, *, dry_run: bool, anew
     problems = list(ready.problems)
     for target in ready.targets:
         content = Content.of(store, target, runs, now=outside.clock())
-        memory = Memory.of(store, target) or Memory({})
         try:
             if dry_run:
-                result = plan(content, memory, anew=anew)
+                result = plan(content, Memory.of(store, target) or Memory({}), anew=anew)
             else:
-                result = write(store, content, memory, outside, anew=anew)
+                result = _write(store, content, outside, anew=anew)
         except Step0Error as error:
             problems.append(Problem(str(target), f"not written: {error.message}"))
             continue
@@ -139,6 +148,18 @@ def publish(store: Store, ready: Ready, outside: Outside, *, dry_run: bool, anew
     if not problems:
         store.set_meta(DONE, done)
     return Published(tuple(written), tuple(problems))
+
+
+def _write(store: Store, content: Content, outside: Outside, *, anew: bool) -> Published:
+    """Write the content of one project, with what another store has left there in the meantime."""
+    target = content.target
+    if target.travels and content.news(Memory.of(store, target) or Memory({}), anew=anew):
+        try:
+            if _meet(store, target, outside):
+                content = Content.of(store, target, store.judged(), now=outside.clock())
+        except DamagedStateError:
+            pass  # nothing can be lost of it
+    return write(store, content, Memory.of(store, target) or Memory({}), outside, anew=anew)
 
 
 def travelling_ranges(project: RemoteAddress, outside: Outside) -> Travelling | None:

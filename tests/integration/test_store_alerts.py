@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from step0_wandb.store import Accept, Message, Mute, Store, Subject, Whereabouts
+from step0_wandb.store import Accept, Message, Mute, Retraction, Store, Subject, Whereabouts
 from tests.support.judged import judged
 from tests.support.stored import DISK, LATER, NOW, SERVER, SETUP, from_disk, from_server
 
@@ -95,6 +95,29 @@ def test_what_another_store_has_sent_is_known_and_travels_on(store, tmp_path):
         assert second.alerted() == rows
 
 
+def test_what_waits_here_and_was_told_by_another_store_is_told(store):
+    store.outbox.add(message(BROKEN), now=LATER)
+    store.outbox.add(message(SUSPECT, MOVED, title="several"), now=LATER)
+    told = [{"channel": "wandb", "subject": name, "level": "broken"} for name in (RUN, "team/rl/cc33")]
+    store.restore_alerted([{**row, "at": NOW.isoformat()} for row in told])
+    store.restore_alerted([{"channel": "wandb", "subject": SETUP, "level": "moved", "at": NOW.isoformat()}])
+    assert [queued.message.subjects for queued in store.outbox.unsent()] == [(SUSPECT,)]
+    assert {(item["subject"], item["at"]) for item in store.alerted()} == {
+        (name, NOW.isoformat()) for name in (RUN, "team/rl/cc33", SETUP)
+    }
+
+
+def test_an_alert_of_another_store_that_a_person_has_answered_since_is_not_brought_back(store):
+    store.accept(Accept(SETUP, "new image", "mia", LATER))
+    rows = [
+        {"channel": "wandb", "subject": SETUP, "level": "moved", "at": at.isoformat()} for at in (NOW, LATER)
+    ]
+    store.restore_alerted(rows)
+    assert store.alerted() == []
+    store.restore_alerted([{**rows[0], "at": (LATER + timedelta(seconds=1)).isoformat()}])
+    assert store.outbox.known("wandb") == {MOVED}
+
+
 def test_a_setup_that_is_accepted_can_be_told_again_and_its_waiting_message_goes(store):
     store.outbox.add(message(MOVED), now=NOW)
     store.outbox.add(message(BROKEN, Subject(SETUP, "doubted")), now=NOW)
@@ -128,7 +151,7 @@ def test_mutes_are_kept_and_forgotten_and_make_the_verdicts_stale(store):
     assert (store.mutes(), store.stale) == ({SETUP: first}, False)
     store.end_mutes(now=LATER)
     assert (store.mutes(), store.stale) == ({}, True)
-    assert not store.unmute(SETUP)
+    assert not store.retract(Retraction("mute", SETUP, LATER))
 
 
 def test_it_knows_where_a_run_is_and_when_it_was_heard_of(store):

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import event
 
 from step0_wandb.records import VERDICTS, CheckResult
-from step0_wandb.store import Accept, Label, Store
+from step0_wandb.store import Accept, Label, Retraction, Store
 from tests.support.judged import judged, setup_range
 from tests.support.stored import LATER, NOW, SERVER, SETUP, facts, from_server, record
 
@@ -191,9 +191,9 @@ def test_judging_settles_what_was_stale_and_words_of_people_raise_it_again(store
     store.label(Label("team/rl/a", "healthy", "why", "mia", NOW))
     assert store.stale
     save(store, verdict("a"))
-    assert not store.clear_label("team/rl/none")
+    assert not store.retract(Retraction("label", "team/rl/none", LATER))
     assert not store.stale
-    assert store.clear_label("team/rl/a")
+    assert store.retract(Retraction("label", "team/rl/a", LATER))
     assert store.stale
     save(store, verdict("a"))
     store.accept(Accept(SETUP, "new image", "mia", NOW))
@@ -211,7 +211,7 @@ def test_the_last_word_of_a_person_counts(store):
         "not/yet/known": Label("not/yet/known", "exclude", "'; --", "mia", NOW),
         "team/rl/a": Label("team/rl/a", "healthy", "second", "noa", LATER),
     }
-    store.clear_label("team/rl/a")
+    store.retract(Retraction("label", "team/rl/a", LATER))
     assert list(store.labels()) == ["not/yet/known"]
 
 

@@ -16,7 +16,7 @@ from step0_wandb.publish.tables import RUN_COLUMNS, SETUP_COLUMNS
 from step0_wandb.records import Problem
 from step0_wandb.single import basis_of, judge_one, read_one
 from step0_wandb.sources.address import RemoteAddress
-from step0_wandb.store import Accept, Label
+from step0_wandb.store import Accept, Label, Mute, Retraction
 from tests.support import command
 from tests.support.project import GAPS, HOSTILE, NOW, Lab, add_miles, add_project, environment, python
 from tests.support.server_source import CONFIG, miles_rows
@@ -245,6 +245,71 @@ def test_words_alerts_and_report_survive_the_loss_of_the_store(lab):
         [run] = store.judged(keys=["lab/rl/rl-bad"])
     assert (run.verdict, run.label) == ("healthy", "healthy")
     assert len(lab.server.alert_attempts) == 2
+
+
+# ── two machines, each with a store of its own ──────────────────────────────
+
+
+@pytest.fixture
+def other(lab, server, tmp_path):
+    """Return a second machine; both have synced the project, and time goes on at the server as well."""
+    lab.sync()
+    (tmp_path / "other").mkdir()
+    other = Lab(server, tmp_path / "other", **{"report.wandb": None})
+    assert whole(other.sync()) == set()
+    server.clock = lambda: max(lab.now, other.now)
+    return other
+
+
+def test_what_people_said_on_either_machine_and_what_either_has_told_counts_on_both(lab, other, server):
+    with lab.store("write") as store:
+        store.label(Label("lab/rl/rl-bad", "exclude", "a test of the alarm", "mia", NOW))
+        [setup] = [item.setup for item in store.setups()]
+    assert whole(lab.sync()) == {("state", "lab/rl")}
+
+    other.now += timedelta(days=2)  # long after the server has forgotten the titles of alerts
+    add_miles(server, "new", 0.0490, hours=-40)
+    with other.store("write") as store:
+        store.mute(Mute(setup, NOW + timedelta(days=9), "leo", NOW))
+        store.retract(Retraction("mute", setup, NOW))
+    assert whole(other.sync()) == {("state", "lab/rl")}
+    with other.store() as store:
+        assert [run.label for run in store.judged(keys=["lab/rl/rl-bad"])] == ["exclude"]
+
+    lab.now += timedelta(days=4)
+    with lab.store("write") as store:
+        store.retract(Retraction("label", "lab/rl/rl-bad", lab.now))
+    lab.sync()
+    left = read_state(lab.state())
+    assert (left.labels, left.mutes) == ((), ())
+    assert {word.what for word in left.retractions} == {"label", "mute"}
+    assert sorted(alert.run_id for alert in server.alert_attempts) == ["new", "rl-bad", "rl-long"]
+
+
+def test_what_the_other_machine_writes_during_a_sync_is_not_written_over(lab, other, server, monkeypatch):
+    add_miles(server, "new", 0.0490)
+    with lab.store("write") as store:
+        store.label(Label("lab/rl/rl-ok1", "healthy", "compared by hand", "mia", NOW))
+    with other.store("write") as store:
+        store.label(Label("lab/rl/rl-long", "exclude", "a copy", "leo", NOW))
+    publish = writing.publish
+
+    def sync_meanwhile(*given, **options):
+        patch.undo()
+        assert whole(other.sync()) == {("state", "lab/rl")}
+        return publish(*given, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writing, "publish", sync_meanwhile)
+        assert whole(lab.sync()) == {("state", "lab/rl")}
+    left = read_state(lab.state())
+    assert [label.why for label in left.labels] == ["a copy", "compared by hand"]
+    assert {item["subject"] for item in left.alerted} == {
+        f"lab/rl/{name}" for name in ("new", "rl-bad", "rl-long")
+    }
+    assert [alert.run_id for alert in server.alerts].count("new") == 1
+    with lab.store() as store:
+        assert store.labels()["lab/rl/rl-long"].why == "a copy"
 
 
 # ── where it goes ────────────────────────────────────────────────────────────

@@ -18,9 +18,8 @@ from step0_wandb.publish.state import (
     import_state,
     read_state,
 )
-from step0_wandb.store import NOWHERE, Accept, Label, Store
-from step0_wandb.store.people import Mute
-from step0_wandb.store.tags import BY_TAG
+from step0_wandb.store import NOWHERE, Accept, Label, Mute, Retraction, Store
+from step0_wandb.store.people import BY_TAG
 from tests.support.judged import judged, setup_range
 from tests.support.stored import LATER, NOW, SERVER, SETUP, from_server
 
@@ -46,6 +45,7 @@ FULL = State(
     labels=(Label("team/rl/aa11", "healthy", "seen </script>|**x**\u202e", "mia", NOW),),
     accepts=(Accept(SETUP, "new image", "mia", NOW),),
     mutes=(Mute(SETUP, LATER, "mia", NOW),),
+    retractions=(Retraction("label", "team/rl/bb22", NOW),),
     alerted=(ALERT,),
     report="VmlldzoxMQ==",
     written={"tables": "a1", "report": "b2"},
@@ -163,6 +163,7 @@ def test_what_one_store_knows_another_one_takes_over():
         "label": [Label("team/rl/aa11", "healthy", "checked", "mia", NOW)],
         "accept": [Accept(SETUP, "new image", "mia", NOW)],
         "mute": [Mute(SETUP, LATER, "mia", NOW)],
+        "retract": [Retraction("label", "team/rl/bb22", NOW)],
         "restore_alerted": [[ALERT]],
     }
     first = store(**words)
@@ -171,7 +172,7 @@ def test_what_one_store_knows_another_one_takes_over():
     second = Store.open(NOWHERE, mode="copy")
     import_state(second, travelling, now=NOW)
     import_state(second, travelling, now=NOW)
-    for what in ("labels", "accepts", "mutes", "alerted"):
+    for what in ("labels", "accepts", "mutes", "retractions", "alerted"):
         assert getattr(second, what)() == getattr(first, what)() != {}
     assert travelling.ranges == (setup_range(),)
     assert (travelling.runs, travelling.counts) == (1, {"broken": 1})
@@ -194,6 +195,34 @@ def test_of_two_words_on_the_same_thing_the_later_one_stays(at, kept):
     assert known.labels()["team/rl/aa11"].why == kept
     assert known.accepts()[SETUP].why == kept
     assert known.mutes()[SETUP].who == kept
+
+
+EARLIER = NOW - timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("said", "taken_back", "kept"), [(EARLIER, NOW, False), (NOW, NOW, False), (LATER, NOW, True)]
+)
+@pytest.mark.parametrize("mine", ["word", "retraction"])
+def test_what_one_store_took_back_no_other_brings_back_unless_it_was_said_again(mine, said, taken_back, kept):
+    words = {
+        "label": [Label("team/rl/aa11", "healthy", "why", "mia", said)],
+        "mute": [Mute(SETUP, LATER + timedelta(days=9), "mia", said)],
+    }
+    retractions = {
+        "retract": [Retraction("label", "team/rl/aa11", taken_back), Retraction("mute", SETUP, taken_back)]
+    }
+    first, second = (store(**words), store(**retractions))[:: 1 if mine == "word" else -1]
+    travelling = export_state(second, Share("team/rl"), second.judged(), now=NOW)
+    import_state(first, travelling, now=NOW)
+    assert (list(first.labels()), list(first.mutes())) == (["team/rl/aa11"] * kept, [SETUP] * kept)
+    assert first.retractions() == tuple(retractions["retract"])
+
+
+def test_a_tag_speaks_on_whatever_was_taken_back_in_a_shell():
+    known = store(label=[Label("team/rl/aa11", "broken", "", BY_TAG, EARLIER)])
+    assert not known.retract(Retraction("label", "team/rl/aa11", NOW))
+    assert known.labels()["team/rl/aa11"].who == BY_TAG
 
 
 def test_a_word_from_the_shell_beats_a_tag_and_a_tag_does_not_travel():
