@@ -72,18 +72,23 @@ def noise_limits(value: Floats, setup: Ints, member: Bools, alpha: Floats) -> No
     while True:
         n = np.bincount(of[counted], minlength=alpha.size)
         total = np.asarray(np.bincount(of[counted], square[counted], alpha.size), dtype=np.float64)
-        limit = _limit(n[of] - counted, total[of] - np.where(counted, square, 0.0), alpha[of])
+        factor = np.where(counted, _factor(n - 1, alpha)[of], _factor(n, alpha)[of])
+        limit = _limit(factor, total[of] - np.where(counted, square, 0.0))
         outside = counted & (value[row] > limit)
         if not outside.any():
             break
         counted &= ~outside
     of_run = np.full(value.size, np.nan)
     of_run[row] = limit
-    return Noise(of_run, _limit(n, total, alpha))
+    return Noise(of_run, _limit(_factor(n, alpha), total))
 
 
-def _limit(n: Ints, total: Floats, alpha: Floats) -> Floats:
-    """Return the limit that `n` values with a sum of squares of `total` set."""
+def _factor(n: Ints, alpha: Floats) -> Floats:
+    """Return how many roots of the sum of squares of `n` values the next one may reach."""
     some = np.maximum(n, 1)
-    limit = special.stdtrit(some, 1 - alpha) * np.sqrt(np.maximum(total, 0) / some)
-    return np.where(n < AT_LEAST, np.nan, np.clip(limit, LOWEST, HIGHEST))
+    return np.where(n < AT_LEAST, np.nan, special.stdtrit(some, 1 - alpha) / np.sqrt(some))
+
+
+def _limit(factor: Floats, total: Floats) -> Floats:
+    limit: Floats = np.clip(factor * np.sqrt(np.maximum(total, 0)), LOWEST, HIGHEST)
+    return limit
