@@ -47,7 +47,7 @@ class Places:
         The user's home and the working directory.
     """
 
-    environ: Mapping[str, str]
+    environ: Mapping[str, str] = field(repr=False)  # the key may be in it
     home: Path
     cwd: Path
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
@@ -49,7 +49,7 @@ class Download:
     """
 
     account: Account
-    environ: Mapping[str, str]
+    environ: Mapping[str, str] = field(repr=False)  # the key may be in it
     limits: Limits
     sleep: Callable[[float], None] = time.sleep
 

@@ -393,7 +393,10 @@ def test_a_directory_with_several_runs_needs_a_name(tmp_path):
 
 def test_a_directory_run_of_an_earlier_launch_is_passed_over(tmp_path):
     miles_run(tmp_path, "before", started=int(ago(minutes=2).timestamp()), run_group="g", ppo_kl=0.3)
-    waiting = Waiting(tmp_path, lambda: miles_run(tmp_path, "again", run_group="g", started=int(ago(seconds=-2).timestamp())))
+    waiting = Waiting(
+        tmp_path,
+        lambda: miles_run(tmp_path, "again", run_group="g", started=int(ago(seconds=-2).timestamp())),
+    )
     assert waiting.gate().wait(str(tmp_path), waiting.newest(group="g")).run_id == "again"
     assert any("/before was over before this wait" in line for line in waiting.lines)
 
