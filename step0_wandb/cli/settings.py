@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -30,8 +32,11 @@ def settings(
 
     if init:
         file = session.settings_file or Path(FILE_NAME)
+        before = None if session.settings_file else replace(session).loaded.store
         _write(file)
         output.tell(f"wrote {file}: every setting is in it, commented out at its default")
+        if before:
+            _tell_of_store(before, session.loaded.store)
         if not session.as_json:
             return
     rows = describe(session.loaded)
@@ -46,6 +51,16 @@ def settings(
             row.key, output.plain_value(row.value), "file" if row.origin == str(origin) else row.origin
         )
     out.print(table)
+
+
+def _tell_of_store(before: Path, after: Path) -> None:
+    """Say how to keep the store that was used so far, where the file's own takes its place."""
+    from step0_wandb.store import store_exists
+
+    if before != after and store_exists(before):
+        output.tell(
+            f"its store is {after}; to keep what is in {before}, write store = {json.dumps(str(before))}"
+        )
 
 
 def _write(file: Path) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from step0_wandb.options import Settings, SetupSettings
 from step0_wandb.settings import load_settings
-from tests.support.command import run
+from tests.support.command import run, run_here
+from tests.support.miles import miles_run
 
 
 @pytest.fixture
@@ -47,6 +48,19 @@ def test_the_file_to_start_from_changes_nothing(started):
     assert loaded.file == started / "step0.toml"
     assert loaded.settings == Settings()
     assert not loaded.origins
+
+
+def test_it_says_how_to_keep_the_store_that_was_used_before_it(tmp_path):
+    (tmp_path / "here").mkdir()
+    miles_run(tmp_path, "one", 0.0151)
+    run_here("sync", ".", cwd=tmp_path)
+    (kept,) = tmp_path.rglob("step0.db")
+    assert kept.is_relative_to(tmp_path / ".local")
+    said = run_here("settings", "--init", cwd=tmp_path / "here", HOME=str(tmp_path)).err
+    (line,) = re.findall("write (store = .*)", said)
+    file = tmp_path / "here" / "step0.toml"
+    file.write_text(f"{line}\n{file.read_text()}")
+    assert load_settings(cwd=tmp_path / "here", environ={}).store == kept
 
 
 def test_every_setting_is_in_it_and_the_defaults_it_shows_are_true(started):
