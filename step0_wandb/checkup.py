@@ -37,10 +37,17 @@ _PATIENCE_S, _DEADLINE_S = 20.0, 15.0
 
 @dataclass(frozen=True)
 class Checkup:
-    """A look at everything that a sync with these settings needs."""
+    """A look at everything that a sync with these settings needs.
+
+    Attributes
+    ----------
+    sources : tuple of str
+        What it would read, as `run_sync` takes it; empty takes the settings' sources.
+    """
 
     loaded: Loaded
     outside: Outside
+    sources: tuple[str, ...] = ()
 
     def findings(self) -> Iterator[Finding]:
         """Yield what was looked at, in the order in which a sync needs it."""
@@ -48,7 +55,7 @@ class Checkup:
         yield Finding(
             "settings", "ok", str(file) if file else "defaults: there is no step0.toml upwards of here"
         )
-        sources = [self._source(text) for text in self.loaded.sources]
+        sources = [self._source(text) for text in self._texts]
         yield from (source for source in sources if isinstance(source, Finding))
         yield from self._server([source for source in sources if isinstance(source, RemoteAddress)])
         yield from self._store()
@@ -68,7 +75,7 @@ class Checkup:
 
     def test_messages(self) -> list[Message]:
         """Return the test alerts; their title holds the time, so that none is dropped as a double."""
-        sources = [self._source(text) for text in self.loaded.sources]
+        sources = [self._source(text) for text in self._texts]
         projects = dict.fromkeys(
             (source.entity, source.project) for source in sources if isinstance(source, RemoteAddress)
         )
@@ -91,6 +98,10 @@ class Checkup:
             subjects=(),
         )
 
+    @property
+    def _texts(self) -> tuple[str, ...]:
+        return self.sources or self.loaded.sources
+
     def _source(self, text: str) -> RemoteAddress | Finding:
         """Return the project that a source names; of a path, and of what cannot be read, what is found."""
         try:
@@ -103,7 +114,7 @@ class Checkup:
         return Finding("source", "ok", f"{address} exists")
 
     def _server(self, remote: Sequence[RemoteAddress]) -> Iterator[Finding]:
-        if self.loaded.sources and not remote:
+        if self._texts and not remote:
             yield Finding("server", "ok", "not asked: no source is on one")
             return
         finder = Step0Finder(profiles_of(self.loaded))

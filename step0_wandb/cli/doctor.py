@@ -21,6 +21,10 @@ STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 @without("fail_on", "log_format", "quiet")
 def doctor(
     session: Session,
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SOURCE]...", help="What a sync would read; else the settings' sources."),
+    ] = None,
     *,
     test_alert: Annotated[
         bool, typer.Option("--test-alert", help="Send one alert to each W&B project, and to the webhook.")
@@ -30,11 +34,11 @@ def doctor(
 
     That is the settings, the sources, the server and its key, the store, alerts and reports.
 
-    Example: step0-wandb doctor --test-alert
+    Example: step0-wandb doctor my-team/my-project --test-alert
     """
     from step0_wandb.checkup import Checkup
 
-    checkup = Checkup(session.loaded, session.job().outside())
+    checkup = Checkup(session.loaded, session.job().outside(), tuple(sources or ()))
     found = list(checkup.findings())
     if test_alert:
         found += _test(checkup, session)

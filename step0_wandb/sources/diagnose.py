@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from step0_wandb.errors import SourceError, Step0Error
+from step0_wandb.errors import CredentialsError, SourceError, Step0Error
 from step0_wandb.sources.batches import OWN, Ask, ProjectClient
 from step0_wandb.sources.credentials import find_account, find_server
 from step0_wandb.sources.faults import UNAUTHORIZED, RequestFailed
@@ -16,7 +16,7 @@ from step0_wandb.sources.queries import ORDER, Fields, page_document, read_page,
 from step0_wandb.text import clean, count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from step0_wandb.sources.address import RemoteAddress
     from step0_wandb.sources.credentials import Account, Places
@@ -55,7 +55,7 @@ class Finding:
 
 def diagnose(
     places: Places,
-    addresses: Iterable[RemoteAddress],
+    addresses: Sequence[RemoteAddress],
     finder: Step0Finder,
     *,
     connect: Callable[[Account], GraphQLClient],
@@ -64,8 +64,8 @@ def diagnose(
 
     Parameters
     ----------
-    addresses : iterable of RemoteAddress
-        The projects and runs that the settings name.
+    addresses : sequence of RemoteAddress
+        The projects and runs that a sync would read; without any, a key is not needed.
     connect : callable
         Makes a client for an account, of little patience.
     """
@@ -75,6 +75,8 @@ def diagnose(
         findings.append(Finding("server", "ok", f"{server.base_url} (from {server.origin})"))
         account = find_account(places)
     except Step0Error as error:
+        if isinstance(error, CredentialsError) and not addresses:
+            return [*findings, Finding("key", "warn", f"{error.message}; only W&B projects need one")]
         return [*findings, failed("key" if findings else "server", error)]
     findings.append(Finding("key", "ok", f"found in {account.key_origin}"))
     client = connect(account)

@@ -170,6 +170,26 @@ def test_sources_on_disk_need_no_server_and_no_key(doctor, server, tmp_path, mon
     assert server.requests == []
 
 
+def test_where_no_source_is_named_a_key_is_not_needed_and_not_there(doctor, tmp_path, monkeypatch):
+    monkeypatch.delenv("WANDB_API_KEY")
+    (tmp_path / "step0.toml").unlink()
+    answer = doctor("--json")
+    assert answer.code == 0
+    outcome, what = findings(answer)["key"]
+    assert (outcome, what.endswith("; only W&B projects need one")) == ("warn", True)
+
+
+@pytest.mark.parametrize("settings", ["", 'sources = ["lab/nope"]'])
+def test_sources_can_be_named_as_for_a_sync(doctor, server, tmp_path, settings):
+    (tmp_path / "step0.toml").write_text(settings)
+    answer = doctor("lab/rl", "--test-alert", "--json")
+    assert answer.code == 0
+    assert findings(answer)["lab/rl"][1] == "readable, 1 run"
+    assert [(alert.entity, alert.project) for alert in server.alerts] == [("lab", "rl")]
+    assert doctor("lab/rl", "lab/nope").code == 5
+    assert doctor("./nowhere").code == 2
+
+
 def test_a_webhook_whose_variable_is_not_set_fails(doctor, tmp_path):
     (tmp_path / "step0.toml").write_text('sources = ["lab/rl"]\n[alerts]\nwebhook_env = "HOOK"\n')
     answer = doctor("--json")
