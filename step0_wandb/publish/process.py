@@ -223,7 +223,7 @@ def _kill(process: subprocess.Popen[str]) -> None:
 def _environment(login: Login, environ: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Return the client's environment: nothing of the caller's own settings, no file outside `folder`."""
     kept = {name: value for name, value in environ.items() if not name.upper().startswith("WANDB")}
-    bundle = environ.get("REQUESTS_CA_BUNDLE")
+    bundle = environ.get("REQUESTS_CA_BUNDLE") or environ.get("CURL_CA_BUNDLE")
     return {
         # The client's Go part knows this variable alone.
         **({"SSL_CERT_FILE": bundle} if bundle else {}),

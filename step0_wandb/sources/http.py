@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _CHUNK = 1 << 16
+_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
+"""Those of requests, then the one that the Go part of the wandb client knows."""
 _MIB = 1 << 20
 
 
@@ -183,7 +185,7 @@ def _proxies(url: str, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _ca_bundle(environ: Mapping[str, str]) -> str | bool:
-    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+    for name in _BUNDLES:
         if path := environ.get(name):
             if not Path(path).exists():
                 raise UsageError(f"The CA bundle {path} (from {name}) does not exist")

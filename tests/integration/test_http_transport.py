@@ -299,7 +299,7 @@ def tls(tmp_path):
     return context, str(tmp_path / "ca.pem")
 
 
-@pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+@pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"])
 def test_the_ca_bundle_of_the_environment_is_trusted(tls, variable):
     context, bundle = tls
     with Peer(plainly, context=context) as peer:
