@@ -84,7 +84,7 @@ NO_CONNECTION = Fault(
 TOO_SLOW = Fault("did not answer in time", retried=True, smaller=True, kept=_ALL)
 TOO_LARGE = Fault("sends more than one answer may hold", smaller=True, kept=_ALL)
 NO_JSON = Fault(
-    "answers with something that is no JSON",
+    "answers with something that is no answer of W&B",
     retried=True,
     smaller=True,
     kept=_ALL,

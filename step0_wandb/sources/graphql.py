@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from step0_wandb.sources.faults import Fault
     from step0_wandb.sources.http import Reply, Transport
     from step0_wandb.sources.pace import Pace
+from step0_wandb.sources.shapes import misfit
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
 _DETAIL, _HEAD = 120, 2048
@@ -198,6 +199,8 @@ class GraphQLClient:
         except (ValueError, RecursionError):
             raise RequestFailed(NO_JSON, self._safe(body[:_HEAD].decode(errors="replace"))) from None
         data = answer.get("data") if isinstance(answer, dict) else None
+        if isinstance(data, dict) and (odd := misfit(data)):
+            raise RequestFailed(NO_JSON, f"{self._safe(odd)} is not what W&B's schema says")
         if isinstance(answer, dict) and answer.get("errors"):
             detail = self._first_message(body)
             raise RequestFailed(QUERY_ERROR, detail, data=data if isinstance(data, dict) else None)

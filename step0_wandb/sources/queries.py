@@ -31,7 +31,7 @@ MOST_BESIDES = 500
 """Runs that a light selection brings at one time."""
 
 _PAGE_INFO = "pageInfo { endCursor hasNextPage }"
-_SHAPES = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
+SHAPES = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
 """What reading an answer of an unknown shape raises."""
 _ODD = "the server describes it in an unknown way ({})"
 _WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
@@ -228,7 +228,7 @@ def read_page(connection: Mapping[str, Any] | None, strict: tuple[str, ...] = ()
         Fields that a run must have, where the answer came with errors and null means "could not be
         read".
     """
-    if connection is None:
+    if not isinstance(connection, dict):
         return RunPage((), missing=1)
     edges = connection.get("edges") or []
     nodes = tuple(_readable([(edge or {}).get("node") for edge in edges], strict))
@@ -268,14 +268,14 @@ def read_run(node: Mapping[str, Any]) -> RunNode:
             created_at=moment(node.get("createdAt")),
             heartbeat_at=moment(node.get("heartbeatAt")),
             tags=tuple(str(tag) for tag in node.get("tags") or ()),
-            group=node.get("group") or None,
-            job_type=node.get("jobType") or None,
-            user=(node.get("user") or {}).get("username"),
+            group=_text(node.get("group")),
+            job_type=_text(node.get("jobType")),
+            user=_text((node.get("user") or {}).get("username")),
             config=_config(node.get("config")),
-            line_count=node.get("historyLineCount"),
+            line_count=None if (lines := node.get("historyLineCount")) is None else int(lines),
             seen=_history_of(node),
         )
-    except _SHAPES as error:
+    except SHAPES as error:
         raise Unreadable(_ODD.format(type(error).__name__)) from error
 
 
@@ -289,7 +289,7 @@ def read_history(node: Mapping[str, Any]) -> Seen:
     """
     try:
         return _history_of(node)
-    except _SHAPES as error:
+    except SHAPES as error:
         raise Unreadable(_ODD.format(type(error).__name__)) from error
 
 
@@ -305,6 +305,10 @@ def _history_of(node: Mapping[str, Any]) -> Seen:
     return Seen(
         tuple(HistoryRow(values, order) for order, values in enumerate(ordered)), tuple(sorted(steps))
     )
+
+
+def _text(value: Any) -> str | None:
+    return str(value) if value else None
 
 
 def _config(text: str | None) -> Mapping[str, Json]:

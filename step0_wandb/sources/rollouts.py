@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from step0_wandb.errors import UsageError
+from step0_wandb.errors import SourceError, UsageError
 from step0_wandb.records import HistoryRow
 from step0_wandb.sources.batches import ProjectClient
 from step0_wandb.sources.faults import RequestFailed
 from step0_wandb.sources.graphql import Asking
-from step0_wandb.sources.queries import STEP, Window, numbers
+from step0_wandb.sources.queries import SHAPES, STEP, Window, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -71,7 +71,12 @@ class RolloutRows:
         """
         run = self._ask(_KEYS, {})
         self.state = str(run.get("state") or "")
-        known = run.get("historyKeys") or {}
+        try:
+            return self._new_rows(run.get("historyKeys") or {})
+        except SHAPES as error:
+            raise SourceError(f"W&B describes the history of {self._address} in an unknown way") from error
+
+    def _new_rows(self, known: Mapping[str, Any]) -> tuple[HistoryRow, ...]:
         last = known.get("lastStep")
         if last is None or last < self._next:
             return ()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
 import threading
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import reduce
+from operator import getitem
 
 import pytest
 
@@ -126,6 +129,33 @@ def test_what_is_no_graphql_answer_is_asked_again_and_then_told(body):
         bench.ask()
     assert caught.value.fault is faults.NO_JSON
     assert bench.client.requests == 3
+
+
+NODES = {"edges": [{"node": {"name": "a", "url": "u"}}], "pageInfo": {"hasNextPage": False}}
+ANSWER = {
+    "viewer": {"teams": NODES},
+    "project": {"runs": NODES, "run": {"files": NODES, "historyKeys": {"keys": {}}}, "allViews": NODES},
+}
+
+
+def places(value, path=()):
+    """Return the path of every object and list below a value."""
+    for name, part in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(part, dict | list):
+            yield (*path, name)
+            yield from places(part, (*path, name))
+
+
+@pytest.mark.parametrize("path", list(places(ANSWER)), ids=lambda path: ".".join(map(str, path)))
+@pytest.mark.parametrize("odd", ["text", 7, True, [1]], ids=repr)
+def test_what_is_not_as_the_schema_says_is_no_answer(path, odd):
+    answer = copy.deepcopy(ANSWER)
+    *parents, last = path
+    reduce(getitem, parents, answer)[last] = odd
+    bench = Bench(Reply(200, {}, json.dumps({"data": answer}).encode()))
+    with pytest.raises(RequestFailed, match="not what W&B's schema says") as caught:
+        bench.ask()
+    assert caught.value.fault is faults.NO_JSON
 
 
 def test_json_declared_as_a_web_page_is_taken_for_what_it_is():
