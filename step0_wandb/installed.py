@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from step0_wandb.errors import SourceError, Step0Error
+from step0_wandb.explaining.explanation import FLAGGED
 from step0_wandb.explaining.packages import FILE, changes, read_requirements
 from step0_wandb.sources.runfile import was_written_to
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 LARGEST: Final = 1 << 20
 """In bytes; a list of packages has some 20 KB."""
-FLAGGED: Final = ("broken", "suspect")
 _STAMP = re.compile(r"run-(\d{8}_\d{6})-")
 
 

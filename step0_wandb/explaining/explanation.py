@@ -31,6 +31,8 @@ _NOISE = re.compile(
 )
 """Keys that differ by nature from run to run and never explain a gap."""
 _LONGEST_VALUE = 200
+FLAGGED = ("broken", "suspect")
+"""Verdicts that ask for a cause."""
 SHOWN = 15
 """Differences that are shown unless all are asked for."""
 FEW_PACKAGES = 3
@@ -114,6 +116,8 @@ class Explanation:
         for cause in self.causes:
             yield Line("likely", cause.text)
             yield Line("do", cause.advice)
+        if not self.causes and self.run.verdict in FLAGGED:
+            yield Line("do", self._where_to_begin())
         if place := self.run.range:
             span = f"{number(place.low)} to {number(place.high)}"
             yield Line("range", f"{span} of {count(place.n, 'run')} ({place.basis})")
@@ -129,6 +133,17 @@ class Explanation:
         yield from self._about_packages()
         for spot in self.blind:
             yield Line("unseen", spot)
+
+    def _where_to_begin(self) -> str:
+        """Return what to do where no known cause fits."""
+        if self.nearest is None:
+            return "no known cause fits: look at checkpoint, sampler and precision on both sides"
+        name = clean(self.nearest.name or self.nearest.run)
+        if self.differs:
+            return f"no known cause fits: begin with what differs below from healthy runs such as {name}"
+        return (
+            f"no known cause fits, and no key differs: compare code, image and weights with those of {name}"
+        )
 
     def _about_config(self) -> Iterator[Line]:
         if not self.peers:
@@ -343,7 +358,9 @@ def _is_individual(counts: Counter[str]) -> bool:
 
 
 def one_line(value: Json) -> str:
-    """Return a config value as one line of text, harmless in a terminal."""
+    """Return a config value as one line of text, harmless in a terminal; ``not set`` where there is none."""
+    if value is None:
+        return "not set"
     return clean(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 

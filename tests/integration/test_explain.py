@@ -185,8 +185,29 @@ def test_of_thirteen_keys_that_differ_none_is_called_the_cause(tmp_path):
     said = run_here("explain", "odd", "--store", "s.db", cwd=tmp_path, COLUMNS="80").out
     assert "13 keys differ: no single one is the cause for sure" in said
     assert "likely" not in said
+    assert "no known cause fits: begin with what differs below from healthy runs such as run-ok2" in flat(
+        said
+    )
     assert all(f"option_{key:02}" in said for key in range(13))
     assert run_here("explain", "odd", "--json", "--store", "s.db", cwd=tmp_path).document["causes"] == []
+
+
+def flat(text):
+    return " ".join(text.split())
+
+
+def test_where_no_cause_fits_and_nothing_differs_it_says_where_to_look(tmp_path):
+    miles_run(tmp_path, "odd", 0.0470)
+    said = flat(str(explained(tmp_path)))
+    assert "no known cause fits: look at checkpoint, sampler and precision on both sides" in said
+    for at in range(3):
+        miles_run(tmp_path, f"ok{at}", 0.0150 + at * 1e-4)
+    said = flat(str(explained(tmp_path)))
+    assert (
+        "no known cause fits, and no key differs: compare code, image and weights with those of run-ok"
+        in said
+    )
+    assert "no known cause" not in str(explained(tmp_path, "ok1"))
 
 
 def test_the_nearest_healthy_run_is_named_and_every_line_fits_80_columns(tmp_path):
