@@ -143,6 +143,7 @@ class Newsroom:
 
     def _digest(self, channel: Channel, items: Sequence[Item]) -> Message:
         first = items[0]
+        runs = [item.first for item in items if not item.subject.is_setup]
         entity, project, run_id = first.first.run.split("/", 2)
         return Message(
             channel=channel,
@@ -150,7 +151,7 @@ class Newsroom:
             title=words.digest_title(
                 words.short_hash(first.subject.name) if first.subject.is_setup else run_id
             ),
-            text=words.digest_text([self._line(item) for item in items], first.first.url),
+            text=words.digest_text([self._line(item) for item in items], runs, first.first.url),
             entity=entity,
             project=project,
             run_id=OWN_RUN,

@@ -10,9 +10,10 @@ import typer
 from step0_wandb import documents
 from step0_wandb.cli import output
 from step0_wandb.cli.session import FailOn, LogFormat, Session  # noqa: TC001 - typer reads the annotation
+from step0_wandb.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from step0_wandb.job import SyncResult
     from step0_wandb.records import Json
@@ -95,7 +96,7 @@ def _print(result: SyncResult, summary: str, session: Session) -> None:
     for line in result.unseen:
         output.print_item("unseen", line, out)
     if result.page:
-        out.print(f"page: {result.page}", soft_wrap=True)
+        out.print(clean(f"page: {result.page}"), soft_wrap=True)
 
 
 def _log(result: SyncResult, summary: str) -> None:
@@ -119,16 +120,28 @@ def tell_written(written: Iterable[Written], session: Session) -> None:
 def _tell_alerts(result: SyncResult, session: Session) -> None:
     """Tell what became of each message; one about several runs once."""
     messages = {(alert["channel"], alert["title"]): alert for alert in result.alerts}
+    if session.dry_run:
+        _tell_drafts(messages.values())
+        return
     shown = set() if session.quiet else {run.run for run in result.flagged}
     for (channel, title), alert in messages.items():
         where, lines = CHANNELS[str(channel)], str(alert["text"]).splitlines()
         if alert["error"]:
             output.warn(f"no alert in {where} yet: {title}: {alert['error']}; the next sync tries again")
-        elif session.dry_run:
-            for line in (f"would alert in {where}: {title}", *(f"    {line}" for line in lines)):
-                output.tell(line)
         elif channel == LOG:
             if alert["run"] not in shown:
                 output.warn(f"{title}: {lines[0]}")
         elif not session.quiet:
             output.tell(f"alert in {where}: {title}: {lines[0]}")
+
+
+def _tell_drafts(alerts: Iterable[Mapping[str, object]]) -> None:
+    """Tell what would be sent, once for all channels that would get the same words."""
+    drafts: dict[tuple[str, str], list[str]] = {}
+    for alert in alerts:
+        draft = drafts.setdefault((str(alert["title"]), str(alert["text"])), [])
+        draft.append(CHANNELS[str(alert["channel"])])
+    for (title, text), channels in drafts.items():
+        output.tell(f"would alert in {' and '.join(channels)}: {title}")
+        for line in text.splitlines():
+            output.tell(f"    {line}")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TITLE_LENGTH: Final = 63
 """W&B asks for titles under 64 characters."""
 _REASONS, _FINDINGS = 2, 2
-_LINE, _NAME, _FINDING = 240, 60, 140
+_LINE, _NAME, _FINDING = 240, 60, 200
 _LISTED = 10
 _HARMLESS = str.maketrans({"<": "‹", ">": "›", "|": "¦", "`": "'", "*": "∗", "@": "＠"})  # noqa: RUF001 - looks alike, does nothing
 
@@ -111,18 +111,24 @@ def setup_text(setup: str, note: str, runs: Sequence[JudgedRun]) -> str:
     return _lines(
         _safe(setup),
         _safe(note),
-        f"seen in {count(len(runs), 'run')}: {names}",
+        f"seen in {count(len(runs), 'run')}{_still_running(runs)}: {names}",
         next((url for run in runs if (url := web_url(run.url))), ""),
         f'Answer: step0-wandb accept {_word(setup)} --why "...", or mute it: '
         f"step0-wandb mute {_word(setup)} --until 7d",
     )
 
 
-def digest_text(lines: Sequence[str], url: str | None) -> str:
-    """Return the text of an alert on several runs or setups, one line each."""
+def digest_text(lines: Sequence[str], runs: Sequence[JudgedRun], url: str | None) -> str:
+    """Return the text of an alert on several runs or setups, one line each.
+
+    Parameters
+    ----------
+    runs : sequence of JudgedRun
+        Those among what is listed.
+    """
     more = len(lines) - _LISTED
     return _lines(
-        f"{count(len(lines), 'new alert')}:",
+        f"{count(len(lines), 'new alert')}{_still_running(runs)}:",
         *(f"- {line}" for line in lines[:_LISTED]),
         f"and {more} more: step0-wandb runs --verdict broken --verdict suspect" if more > 0 else "",
         project_url(url) or "",
@@ -132,7 +138,8 @@ def digest_text(lines: Sequence[str], url: str | None) -> str:
 
 def run_line(run: JudgedRun) -> str:
     """Return one run as a line of a digest."""
-    return shorten(f"{run.verdict}: {_who(run)}: {_safe(next(iter(run.reasons), ''))}", _LINE)
+    running = ", running" if run.state in ALIVE else ""
+    return shorten(f"{run.verdict}{running}: {_who(run)}: {_safe(next(iter(run.reasons), ''))}", _LINE)
 
 
 def setup_line(setup: str, note: str) -> str:
@@ -176,6 +183,11 @@ def _title(what: str, subject: str, mark: str = "") -> str:
     if mark:
         safe = f"{shorten(safe, room - len(mark) - 1)} {mark}"
     return f"{what}: {safe}"
+
+
+def _still_running(runs: Sequence[JudgedRun]) -> str:
+    running = sum(run.state in ALIVE for run in runs)
+    return f", {count(running, 'run')} still running" if running else ""
 
 
 def _who(run: JudgedRun) -> str:

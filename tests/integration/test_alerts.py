@@ -6,6 +6,9 @@ from datetime import timedelta
 
 import pytest
 
+from step0_wandb.cli import telling
+from step0_wandb.cli.session import Session
+from step0_wandb.cli.sync import print_result
 from step0_wandb.errors import StoreError
 from step0_wandb.store import Accept, Mute
 from step0_wandb.store.outbox import Outbox
@@ -525,9 +528,15 @@ def test_runs_on_disk_are_told_in_the_log_and_by_the_webhook_alone(server, watch
 # ── without sending, and travelling ─────────────────────────────────────────
 
 
-def test_a_dry_run_says_what_would_be_sent_and_sends_nothing(server, watch, hook):
+def test_a_dry_run_says_what_would_be_sent_and_sends_nothing(server, watch, hook, capsys):
     add_run(server, "bad")
     result = watch.sync(dry_run=True)
+    telling.speak(as_json=False, clock=watch.clock)
+    print_result(result, Session(dry_run=True))
+    said = [line.partition("Z ")[2] for line in capsys.readouterr().err.splitlines()]
+    title = "would alert in W&B and the webhook: Broken at step 0: bad"
+    assert said[0] == title  # the same words go to both, and are printed once
+    assert said[1:] == [f"    {line}" for line in str(result.alerts[0]["text"]).splitlines()]
     assert [(alert["channel"], alert["title"], alert["sent"], alert["error"]) for alert in result.alerts] == [
         ("wandb", "Broken at step 0: bad", False, None),
         ("webhook", "Broken at step 0: bad", False, None),

@@ -102,6 +102,13 @@ def test_the_text_about_a_run_is_what_a_phone_needs():
     ]
 
 
+def test_what_still_runs_is_told_of_setups_and_in_lines_too():
+    assert "seen in 2 runs, 1 run still running: qwen3-3 by mia, " in setup_text(
+        SETUP, "moved", [BROKEN, judged(4)]
+    )
+    assert run_line(BROKEN).startswith("broken, running: qwen3-3 by mia: gap 0.0461 is 3.0 times")
+
+
 @given(HOSTILE)
 def test_no_name_reason_or_finding_harms_the_text(words):
     run = judged(
@@ -150,9 +157,12 @@ def test_what_a_run_costs_is_told_as_far_as_it_is_known(state, stake, said):
 
 
 def test_a_digest_lists_ten_and_counts_the_rest():
-    lines = [run_line(judged(at, verdict="broken", reasons=(REASON,))) for at in range(12)]
-    text = digest_text(lines, "https://wandb.ai/team/grpo/runs/aa000000")
-    assert text.startswith("12 new alerts:\n- broken: qwen3-0 by mia: gap 0.0461")
+    runs = [judged(at, verdict="broken", reasons=(REASON,)) for at in range(11)]
+    runs.append(judged(11, state="running"))
+    url = "https://wandb.ai/team/grpo/runs/aa000000"
+    text = digest_text([run_line(run) for run in runs], runs, url)
+    assert text.startswith("12 new alerts, 1 run still running:\n- broken: qwen3-0 by mia: gap 0.0461")
+    assert digest_text(["x"], runs[:1], url).startswith("1 new alert:\n- x\n")
     assert "qwen3-9 " in text
     assert "qwen3-10" not in text
     assert "and 2 more: step0-wandb runs" in text
