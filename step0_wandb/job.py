@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from step0_wandb.settings import Loaded
     from step0_wandb.writing.target import Written
 
+EXPLAINED = 20
+"""Flagged runs of which the page says what to look at first."""
 UNSEEN = "unseen"
 """The store's note on what is not checked, as of its verdicts."""
 
@@ -314,16 +316,30 @@ def _page(store: Store, job: Job, *, news: bool) -> Path | None:
     path = job.html or (job.loaded.path(configured) if configured else None)
     if path is None or job.dry_run or not (news or job.html or not path.exists()):
         return None
-    write_page_of(store, path)
+    write_page_of(store, path, profiles_of(job.loaded))
     return path
 
 
-def write_page_of(store: Store, path: Path) -> None:
+def write_page_of(store: Store, path: Path, profiles: Profiles) -> None:
     """Write the HTML page from the store alone."""
     from step0_wandb.publish.page import Beside, render_page, write_page
 
+    judged = store.judged()
     changed = store.meta("changed_at")
     as_of = datetime.fromisoformat(changed) if isinstance(changed, str) else None
-    beside = Beside(weights=read_book(store), fits=[str(fit) for fit in read_goodness(store)])
-    html = render_page(store.judged(), store.setups(), title="Step-0 health", as_of=as_of, beside=beside)
+    beside = Beside(
+        read_book(store),
+        fits=[str(fit) for fit in read_goodness(store)],
+        findings=_findings(judged, store, profiles),
+    )
+    html = render_page(judged, store.setups(), title="Step-0 health", as_of=as_of, beside=beside)
     write_page(path, html)
+
+
+def _findings(judged: Sequence[JudgedRun], store: Store, profiles: Profiles) -> dict[str, str]:
+    """Return what to look at first in the runs whose cards come first: each needs the configs of its peers."""
+    from step0_wandb.explaining.explanation import explain_judged
+    from step0_wandb.publish.page import flagged_first
+
+    explained = [explain_judged(run, judged, store, profiles) for run in flagged_first(judged, EXPLAINED)]
+    return {found.run.run: found.findings[0] for found in explained if found.findings}

@@ -56,7 +56,7 @@ def _page(session: Session, path: Path) -> None:
         if session.dry_run:
             output.tell(f"would write {path}")
             return
-        write_page_of(store, path)
+        write_page_of(store, path, session.profiles)
     output.console().print(clean(f"page: {path}"), soft_wrap=True)
 
 

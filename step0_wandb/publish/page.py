@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2s
+from itertools import chain
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,7 @@ from step0_wandb.records import ALIVE, CHECKS, VERDICTS
 from step0_wandb.text import clean, count, number, ratio, shorten, web_url, when
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -104,10 +105,13 @@ class Beside:
         The book of weight checks in its order; an empty one has no section.
     fits : sequence of str
         How well the healthy runs follow what ranges assume, one sentence a gap metric.
+    findings : mapping of str to str
+        What to look at first in a flagged run, by its key; see `flagged_first`.
     """
 
     weights: Sequence[WeightCheck] = ()
     fits: Sequence[str] = ()
+    findings: Mapping[str, str] = field(default_factory=dict)
 
 
 NOTHING_ELSE: Final = Beside()
@@ -163,7 +167,16 @@ def render_page(
     known = {run.run: run for run in runs}
     book = [Checked(check, known.get(check.run or "")) for check in beside.weights]
     template = _environment().get_template("page.html.j2")
-    return template.render(page=page, book=book, fits=beside.fits, outcomes=OUTCOMES)
+    return template.render(
+        page=page, book=book, fits=beside.fits, findings=beside.findings, outcomes=OUTCOMES
+    )
+
+
+def flagged_first(runs: Sequence[JudgedRun], most: int) -> list[JudgedRun]:
+    """Return at most so many flagged runs that nobody has labelled, in the order of their cards."""
+    newest = _newest(runs)
+    groups = (_unlabelled(run for run in newest if standing(run) == word) for word in FLAGGED)
+    return list(chain.from_iterable(groups))[:most]
 
 
 def write_page(path: Path, html: str) -> None:
@@ -253,7 +266,7 @@ def basis(setup_range: SetupRange) -> str:
 def _page(
     runs: Sequence[JudgedRun], setups: Sequence[SetupRange], *, title: str, as_of: datetime | None
 ) -> Page:
-    newest = sorted(sorted(runs, key=lambda run: run.run), key=_age)
+    newest = _newest(runs)
     groups = [Group(word, tuple(run for run in newest if standing(run) == word)) for word in STANDINGS]
     panes = _panes(newest, setups)
     flagged = tuple(Group(group.word, _unlabelled(group.runs)) for group in groups if group.word in FLAGGED)
@@ -278,6 +291,10 @@ def _page(
 
 
 def _age(run: JudgedRun) -> float:
+def _newest(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
+    return sorted(sorted(runs, key=lambda run: run.run), key=_age)
+
+
     return -run.created_at.timestamp() if run.created_at else 0.0
 
 

@@ -1,5 +1,6 @@
 """Every cause of the catalogue the whole way: runs on disk, a sync, and what `explain` says of the odd one."""
 
+import html
 import re
 import tomllib
 from datetime import UTC, datetime
@@ -208,6 +209,20 @@ def test_where_no_cause_fits_and_nothing_differs_it_says_where_to_look(tmp_path)
         in said
     )
     assert "no known cause" not in str(explained(tmp_path, "ok1"))
+
+
+def test_the_page_says_what_to_look_at_first_in_a_run_that_nobody_has_labelled(tmp_path):
+    for at in range(3):
+        miles_run(tmp_path, f"ok{at}", 0.0150 + at * 1e-4)
+    for name in ("odd", "seen"):
+        miles_run(tmp_path, name, 0.0470, config={"load": "/models/Llama_torch_dist"})
+    asked = ("sync", ".", "--store", "s.db", "--html", "page.html")
+    run_here(*asked, cwd=tmp_path)
+    first = f"look first: <bdi>{html.escape(explained(tmp_path).findings[0])}</bdi>"
+    assert (tmp_path / "page.html").read_text().count(first) == 2
+    run_here("label", "seen", "broken", "--why", "known", "--store", "s.db", cwd=tmp_path)
+    run_here(*asked, cwd=tmp_path)
+    assert (tmp_path / "page.html").read_text().count(first) == 1
 
 
 def test_the_nearest_healthy_run_is_named_and_every_line_fits_80_columns(tmp_path):
