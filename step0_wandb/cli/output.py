@@ -129,6 +129,13 @@ def print_item(name: str, text: str, out: Console, *, style: str = "dim") -> Non
     out.print(grid)
 
 
+def nothing(what: str, *, filtered: bool) -> str:
+    """Return what stands in the place of an empty table, and how to fill it."""
+    if filtered:
+        return f"no {what} like that: leave an option away to see more"
+    return f"no {what} yet: `step0-wandb sync SOURCE` reads a project or a directory"
+
+
 def plain_value(value: object) -> str:
     """Return a config value or setting as one line of text."""
     if value is None:

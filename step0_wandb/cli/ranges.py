@@ -41,7 +41,8 @@ def ranges(
         output.print_json(documents.document("ranges", setups=found, goodness_of_fit=fits))
         return
     out = output.console()
-    out.print(tables.table(tables.SETUPS, found, out.width) if found else "no setups")
+    none = output.nothing("setups", filtered=setup is not None)
+    out.print(tables.table(tables.SETUPS, found, out.width) if found else none)
     for item in found:
         if item.note:
             output.print_item("note", f"{item.setup}: {item.note}", out)

@@ -48,7 +48,8 @@ def runs(
         output.print_json(documents.document("runs", runs=found))
     else:
         out = output.console()
-        out.print(tables.table(tables.RUNS, found, out.width) if found else "no runs")
+        none = output.nothing("runs", filtered=any((verdict, since, user, setup)))
+        out.print(tables.table(tables.RUNS, found, out.width) if found else none)
         for line in coverage(found):
             output.print_item("unseen", line, out)
     fail_on = session.fail_on or FailOn.never

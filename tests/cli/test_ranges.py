@@ -1,5 +1,6 @@
 """`ranges`, and the words of people that change them: `accept` and `label`."""
 
+from step0_wandb.store import Store
 from tests.support.command import run_here
 from tests.support.miles import miles_run
 from tests.support.moves import sync, verdicts, write
@@ -35,3 +36,16 @@ def test_only_setups_that_hold_the_text_are_shown(tmp_path):
     sync(tmp_path)
     document = run_here("ranges", "--setup", "qwen3-8b", "--json", *STORE, cwd=tmp_path).document
     assert [setup["setup"] for setup in document["setups"]] == ["miles · Qwen3-8B"]
+
+
+def test_an_empty_table_says_how_to_fill_it(tmp_path):
+    with Store.open(tmp_path / "step0.db", mode="write"):
+        pass
+    for words, said in [
+        (["ranges"], "no setups yet: `step0-wandb sync SOURCE`"),
+        (["ranges", "--setup", "x"], "no setups like that: leave an option away"),
+        (["runs"], "no runs yet: `step0-wandb sync SOURCE`"),
+        (["runs", "--user", "mia"], "no runs like that: leave an option away"),
+    ]:
+        answer = run_here(*words, *STORE, cwd=tmp_path)
+        assert (answer.code, answer.out.startswith(said)) == (0, True)
