@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from step0_wandb.job import SyncResult
 
 
-@without("settings_file", "store_file", "dry_run", "fail_on", "log_format")
+@without("settings_file", "store_file", "dry_run", "fail_on")
 def demo(
     session: Session,
     directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to write it.")] = Path(

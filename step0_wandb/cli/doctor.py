@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
-@without("fail_on", "log_format", "quiet")
+@without("fail_on", "quiet")
 def doctor(
     session: Session,
     sources: Annotated[

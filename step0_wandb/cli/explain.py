@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from step0_wandb.records import Json
 
 
-@without("dry_run", "fail_on", "log_format")
+@without("dry_run", "fail_on")
 def explain(
     session: Session,
     run: Annotated[

@@ -28,7 +28,7 @@ class Word(StrEnum):
 Why = Annotated[str | None, typer.Option("--why", metavar="TEXT", help="The reason; it is shown everywhere.")]
 
 
-@without("as_json", "fail_on", "log_format", "quiet", "verbose")
+@without("as_json", "fail_on", "quiet", "verbose")
 def label(
     session: Session,
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run's key, its id, or its display name.")],
@@ -64,7 +64,7 @@ def label(
             output.tell(f"the label of {key} is taken back; the next sync judges without it")
 
 
-@without("as_json", "fail_on", "log_format", "quiet", "verbose")
+@without("as_json", "fail_on", "quiet", "verbose")
 def accept(
     session: Session,
     setup: Annotated[

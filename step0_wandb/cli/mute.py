@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from step0_wandb.store import Retraction, Store
 
 
-@without("as_json", "fail_on", "log_format", "quiet", "verbose")
+@without("as_json", "fail_on", "quiet", "verbose")
 def mute(
     session: Session,
     setup: Annotated[

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 WHAT = ("ppo_kl", "clip_frac", "gap", "step")
 
 
-@without("dry_run", "fail_on", "log_format")
+@without("dry_run", "fail_on")
 def profiles(session: Session) -> None:
     """List the frameworks that are known, and what is read of each.
 

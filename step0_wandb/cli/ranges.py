@@ -22,7 +22,7 @@ FEW = 4
 """With fewer lone setups nothing is said of what splits them."""
 
 
-@without("dry_run", "log_format", "fail_on")
+@without("dry_run", "fail_on")
 def ranges(
     session: Session,
     setup: Annotated[

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
 
-@without("dry_run", "log_format")
+@without("dry_run")
 def runs(
     session: Session,
     verdict: Annotated[

@@ -16,7 +16,7 @@ from step0_wandb.errors import UsageError
 from step0_wandb.text import clean
 
 
-@without("dry_run", "fail_on", "log_format")
+@without("dry_run", "fail_on")
 def settings(
     session: Session,
     *,
@@ -69,7 +69,12 @@ def _write(file: Path) -> None:
 
     try:
         with file.open("x", encoding="utf-8") as new:
-            new.write(commented_file())
+            try:
+                new.write(commented_file())
+                new.flush()
+            except OSError:
+                file.unlink()  # half a file would stand in the way of the next attempt
+                raise
     except FileExistsError as error:
         raise UsageError(
             f"{file} exists already, and is left as it is", "Name another file with --settings."

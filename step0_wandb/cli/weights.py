@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from step0_wandb.weights import WeightCheck
 
 
-@without("dry_run", "fail_on", "log_format")
+@without("dry_run", "fail_on")
 def weights(session: Session) -> None:
     """Show for which model and image the framework compared both sides' weights, and for which it is due.
 

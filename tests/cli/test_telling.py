@@ -73,6 +73,16 @@ def test_a_failure_is_a_log_line_too(tmp_path):
     assert "nowhere" in line["message"]
 
 
+@pytest.mark.parametrize(
+    "words", [("label", "r", "--clear"), ("mute", "s", "--clear"), ("explain", "r"), ("ranges",)]
+)
+def test_every_command_tells_its_failures_as_objects_where_a_log_wants_them(tmp_path, words):
+    answer = run_here(*words, "--store", "none.db", "--log-format", "json", cwd=tmp_path)
+    (line,) = [json.loads(text) for text in answer.err.splitlines()]
+    assert (answer.code != 0, answer.out) == (True, "")
+    assert (line["level"], "none.db" in line["message"]) == ("error", True)
+
+
 def test_other_peoples_text_cannot_break_a_line_of_the_log(tmp_path):
     evil = "a\n2026-01-01T00:00:00Z all is well\x1b[2J"
     for number in range(3):
