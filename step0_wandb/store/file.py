@@ -257,6 +257,8 @@ def _lock(path: Path) -> FileLock:
     try:
         lock.acquire()
     except Timeout:
+        if not place.exists():
+            place.touch()  # says why that cannot be, where no file can be made; FileLock waits there too
         raise StoreBusyError(f"the store {path} is busy: another step0-wandb writes it{holder}") from None
     place.write_text(f"process {os.getpid()} on {platform.node()}", encoding="utf-8")
     return lock

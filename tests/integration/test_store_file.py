@@ -394,3 +394,9 @@ def test_closing_twice_is_fine(filled):
     store.close()
     store.close()
     assert keys_of(filled, "write") == (KEY,)
+
+
+def test_a_folder_that_takes_no_file_is_not_called_busy():
+    with pytest.raises(StoreError, match="cannot be used") as caught:
+        Store.open(Path("/dev/fd/step0.db"), mode="write")
+    assert not isinstance(caught.value, StoreBusyError)
