@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from step0_wandb.profiles import Profile, Profiles
     from step0_wandb.records import HistoryRow, Json, RunRecord
 
-NO_METRICS = "no metric of a known framework: not an RL run, or its profile is missing"
+NO_METRICS = "no metric of a known framework (`step0-wandb profiles`): not an RL run, or its profile is missing"
 ENDED_BEFORE = "it logged its first rollout, and ended before its first optimizer step"
 ENDED_COMPARING = (
     "it was to compare both sides' weights, and ended before its first rollout: see `step0-wandb weights`"
@@ -153,12 +153,12 @@ class Step0Finder:
             return Step0("no-step0", profile.name, note, fit=False)
         values = found.merged()
         gap = profile.gap_of(values)
-        resumed = profile.resumed_because(record.config)
+        unfit = profile.resumed_because(record.config) or profile.unnamed_because(record.config)
         return Step0(
             "found",
             profile.name,
-            note=resumed,
-            fit=not resumed,
+            note=unfit,
+            fit=not unfit,
             step=found.step,
             row=values,
             ppo_kl=profile.metrics.ppo_kl_of(values),

@@ -313,7 +313,7 @@ def _gap(runs: pd.DataFrame, by: pd.DataFrame, broken_ratio: float) -> Outcomes:
     several = np.where(gap >= broken_ratio * center, Level.BROKEN, Level.SUSPECT).astype(np.int8)
 
     result = Outcomes.blank(len(runs))
-    result.limit[known] = high[known]
+    result.limit[known] = np.where(gap < low, low, high)[known]
     result.set(logged & (kind == "vacuous"), VACUOUS, Why.BY_RULE)
     result.set(logged & (kind == "skipped"), SKIPPED, Why.BY_RULE)
     result.set(logged & (kind == "range") & (gap == 0), SKIPPED, Why.ZERO)

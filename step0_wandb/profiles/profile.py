@@ -80,6 +80,13 @@ class Profile(tables.Table):
         )
         return None if value is None else _shown(value)
 
+    def unnamed_because(self, config: Mapping[str, Json]) -> str:
+        """Return why a run is of no known setup: its config names no model; empty where it does."""
+        key = next((key for key in self.setup if key.label == "model"), None)
+        if key is None or key.value.value(self.scope(config)) is not None:
+            return ""
+        return f"its config names no model ({', '.join(sorted(self.keys_of(key.value)))})"
+
     def setup_label(self, config: Mapping[str, Json], gap_metric: str | None) -> str:
         """Return the readable label of the setup that a run belongs to.
 

@@ -95,6 +95,16 @@ def test_the_ratio_of_a_broken_run_stands_in_its_record(tmp_path):
     assert run.p_value < 1e-9
 
 
+@pytest.mark.parametrize(("gap", "broken_limit"), [(0.0110, "low"), (0.0461, "high"), (0.0152, "high")])
+def test_the_limit_of_a_gap_is_the_end_of_the_range_that_it_is_held_against(tmp_path, gap, broken_limit):
+    reference(tmp_path)
+    miles_run(tmp_path, "new", gap)
+    sync(tmp_path)
+    run = judged(tmp_path)["new"]
+    (check,) = (check for check in run.checks if check.check == "gap")
+    assert check.limit == getattr(run.range, broken_limit)
+
+
 def test_the_larger_of_two_runs_a_factor_apart_is_broken(tmp_path):
     miles_run(tmp_path, "a", 0.0109, config=LARGER)
     miles_run(tmp_path, "b", 0.0412, config=LARGER)

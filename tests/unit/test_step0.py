@@ -203,6 +203,15 @@ def test_the_facts_of_a_run_are_its_step_0_its_setup_and_its_plan():
     assert facts.step0.gap == 0.0151
 
 
+@pytest.mark.parametrize("config", [{}, {"hf_checkpoint": None}, {"hf_checkpoint": ""}])
+def test_runs_that_name_no_model_make_no_range_together(config):
+    """Two of them may train models of any size; a range of both would call either one healthy."""
+    step0 = FINDER.facts(run(miles(0), **config)).step0
+    assert (step0.status, step0.fit) == ("found", False)
+    assert step0.note == "its config names no model (hf_checkpoint)"
+    assert FINDER.facts(run(miles(0), hf_checkpoint="/m/Qwen3-0.6B")).step0.fit
+
+
 def test_a_run_without_step_0_has_neither_setup_nor_plan():
     facts = FINDER.facts(run({"loss": 1.0}))
     assert (facts.setup, facts.plan) == (None, None)
