@@ -77,11 +77,11 @@ class SyncResult:
 
     @property
     def summary(self) -> str:
-        """Return in one line what was read, and how many runs have which verdict."""
+        """Return in one line what the sources showed, and how many stored runs have which verdict."""
         seen = sum(source.runs_seen for source in self.sources)
         new = sum(source.runs_new for source in self.sources)
         counts = ", ".join(f"{self.counts[name]:,} {name}" for name in VERDICTS if self.counts.get(name))
-        return f"{count(seen, 'run')} read, {new:,} new: {counts or 'no run in the store'}"
+        return f"{count(seen, 'run')} seen, {new:,} new; stored: {counts or 'none'}"
 
     @property
     def flagged(self) -> tuple[JudgedRun, ...]:

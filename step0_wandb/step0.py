@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from step0_wandb.profiles import Profile, Profiles
     from step0_wandb.records import HistoryRow, Json, RunRecord
 
-NO_METRICS = "no metric of a known framework (`step0-wandb profiles`): not an RL run, or its profile is missing"
+NO_METRICS = (
+    "no metric of a known framework (`step0-wandb profiles`): not an RL run, or its profile is missing"
+)
 ENDED_BEFORE = "it logged its first rollout, and ended before its first optimizer step"
 ENDED_COMPARING = (
     "it was to compare both sides' weights, and ended before its first rollout: see `step0-wandb weights`"

@@ -39,7 +39,7 @@ def test_lines_that_no_terminal_shows_carry_the_time(folder):
     (problem,) = [line for line in stamped(answer.err) if line.startswith("problem: ")]
     assert "run-bad.wandb" in problem
     summary = stamped(answer.out.splitlines()[-1])
-    assert summary == ["4 runs read, 4 new: 1 broken, 3 healthy"]
+    assert summary == ["4 runs seen, 4 new; stored: 1 broken, 3 healthy"]
 
 
 def test_on_a_terminal_lines_are_plain(folder):
@@ -55,7 +55,7 @@ def test_with_log_format_json_all_lines_are_objects_and_stdout_is_left_to_data(f
     assert all(line.keys() == {"time", "level", "message"} for line in lines)
     assert all(datetime.fromisoformat(line["time"]).tzinfo for line in lines)
     by_level = {line["level"]: line["message"] for line in lines}
-    assert by_level["info"] == "4 runs read, 4 new: 1 broken, 3 healthy"
+    assert by_level["info"] == "4 runs seen, 4 new; stored: 1 broken, 3 healthy"
     warnings = [line["message"] for line in lines if line["level"] == "warning"]
     assert any(text.startswith("broken: run-wrong: gap 0.0461 is 3.1 times") for text in warnings)
     assert any(text.startswith("problem: ") for text in warnings)
@@ -97,12 +97,12 @@ def test_other_peoples_text_cannot_break_a_line_of_the_log(tmp_path):
 
 def test_quiet_says_one_line_when_something_is_new_and_nothing_when_not(folder):
     first = run_here("sync", ".", "-q", cwd=folder)
-    assert stamped(first.out) == ["4 runs read, 4 new: 1 broken, 3 healthy"]
+    assert stamped(first.out) == ["4 runs seen, 4 new; stored: 1 broken, 3 healthy"]
     second = run_here("sync", ".", "-q", cwd=folder)
     assert (second.code, second.out, second.err) == (0, "", "")
     miles_run(folder, "late", 0.0151)
     third = run_here("sync", ".", "-q", cwd=folder)
-    assert stamped(third.out) == ["5 runs read, 1 new: 1 broken, 4 healthy"]
+    assert stamped(third.out) == ["5 runs seen, 1 new; stored: 1 broken, 4 healthy"]
 
 
 def test_quiet_still_tells_of_a_broken_run(tmp_path):

@@ -110,7 +110,7 @@ def test_no_color_is_honoured(folder, words):
 
 def test_on_a_terminal_a_sync_ends_in_one_summary_line_without_a_time(folder):
     text = plain(shown(["sync", "."], folder, 120))
-    assert "\n10 runs read, 0 new: 1 broken, 1 no-range, 8 healthy\n" in f"\n{text}"
+    assert "\n10 runs seen, 0 new; stored: 1 broken, 1 no-range, 8 healthy\n" in f"\n{text}"
 
 
 @pytest.fixture(scope="module")
