@@ -290,11 +290,11 @@ def _page(
     )
 
 
-def _age(run: JudgedRun) -> float:
 def _newest(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
     return sorted(sorted(runs, key=lambda run: run.run), key=_age)
 
 
+def _age(run: JudgedRun) -> float:
     return -run.created_at.timestamp() if run.created_at else 0.0
 
 
