@@ -22,6 +22,7 @@ FILE_NAME = "step0.toml"
 PREFIX = "STEP0_"
 STORE_NAME = "step0.db"
 _LARGEST = 1_000_000  # characters of a settings file
+_ALIKE = 0.8  # of 1: how alike two names are that are one name and a slip
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,8 @@ def load_settings(
     Raises
     ------
     UsageError
-        The file is missing or no TOML, a key is unknown, a value makes no sense, or it holds a secret.
+        The file is missing or no TOML, a key is unknown, a value makes no sense, or it holds a secret;
+        or a variable is nearly called like that of a setting.
     """
     found = file or _find(cwd)
     table = _read(found) if found else {}
@@ -153,6 +155,7 @@ def load_settings(
         settings = Settings.model_validate(table)
     except ValidationError as error:
         raise _wrong(error, origins, found) from error
+    _refuse_misspelt(environ, settings.alerts.webhook_env)
     base = found.parent if found else cwd
     if origins.get("store") in (f"{PREFIX}STORE", "command line") and settings.store:
         settings = settings.model_copy(update={"store": str(cwd / user_path(settings.store))})
@@ -213,6 +216,16 @@ def _refuse_secrets(table: Mapping[str, Any], file: Path) -> None:
                 f"{file}: {key} holds what looks like a secret",
                 "Settings files get shared: keep keys in the environment (WANDB_API_KEY) or in netrc.",
             )
+
+
+def _refuse_misspelt(environ: Mapping[str, str], webhook: str | None) -> None:
+    """Refuse a variable that is nearly called like that of a setting; others may be anybody's."""
+    known = {name.removeprefix(PREFIX): name for name in _variables()}
+    for name in sorted(environ.keys() - known.values() - {webhook}):
+        own = name.removeprefix(PREFIX)
+        near = difflib.get_close_matches(own, known, n=1, cutoff=_ALIKE) if own != name else ()
+        if near:
+            raise UsageError(f"{name} in the environment is no setting", f"Did you mean {known[near[0]]}?")
 
 
 def _wrong(error: ValidationError, origins: Mapping[str, str], file: Path | None) -> UsageError:

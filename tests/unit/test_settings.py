@@ -173,6 +173,22 @@ def test_a_wrong_value_from_the_environment_names_the_variable(tmp_path):
         load(tmp_path, {"STEP0_RANGES_ALPHA": "much"})
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("STEP0_ALERTS_DIGST", "STEP0_ALERTS_DIGEST"), ("STEP0_STOR", "STEP0_STORE"), ("STEP0_SOURCE", "STEP0_SOURCES")],
+)  # fmt: skip
+def test_a_slip_in_a_variable_is_an_error_that_names_the_one_that_was_meant(tmp_path, name, meant):
+    with pytest.raises(UsageError, match=rf"^{name} in the environment(.|\n)*Did you mean {meant}\?"):
+        load(tmp_path, {name: "1"})
+
+
+def test_variables_of_others_and_the_one_of_the_webhook_are_left_alone(tmp_path):
+    given = ("RUN", "VERDICT", "REASON", "STOPPED", "URL", "WEBHOOK")
+    load(tmp_path, {f"STEP0_{name}": "1" for name in given} | {"STORE": "x", "XSTEP0_STOR": "1"})
+    write(tmp_path, "[alerts]\nwebhook_env = 'STEP0_ALERTS_WEBHOOK'\n")
+    assert load(tmp_path, {"STEP0_ALERTS_WEBHOOK": "x"}).settings.alerts.digest == 5
+
+
 def test_a_file_that_is_not_there_is_an_error_with_its_name(tmp_path):
     with pytest.raises(UsageError, match=r"nowhere\.toml cannot be read"):
         load_settings(tmp_path / "nowhere.toml", cwd=tmp_path, environ={})
