@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import resource
 import tomllib
 
 import pytest
@@ -95,6 +96,18 @@ def test_it_is_written_where_the_settings_option_says(tmp_path):
     assert {row["origin"] for row in answer.document["settings"]} == {"default"}
     assert (tmp_path / "conf" / "rl.toml").exists()
     assert not (tmp_path / "step0.toml").exists()
+
+
+def test_a_disk_that_is_full_leaves_no_half_of_a_file(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        answer = run_here("settings", "--init", cwd=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert answer.code == 2
+    assert "step0.toml cannot be written: File too large" in answer.err
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path):
