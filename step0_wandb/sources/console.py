@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from step0_wandb.errors import NoStep0Error, SourceError
 from step0_wandb.records import HistoryRow, RunRecord
-from step0_wandb.sources.printed import Unfinished, clean, dashes_around, dict_around, is_key
+from step0_wandb.sources.printed import Unfinished, as_float, clean, dashes_around, dict_around, is_key
 from step0_wandb.sources.rounding import rounded
 from step0_wandb.sources.scan import BACK, Log
 
@@ -110,7 +110,7 @@ class _Layout:
         if step.of(values) is not None:
             return values
         if printed.step is not None:
-            return {**values, step.keys[0]: float(printed.step)}
+            return {**values, step.keys[0]: as_float(printed.step)}
         if self.console.kind == "bare-dict":
             return {**values, step.keys[0]: float(count)}
         return None if self.console.prefix else values

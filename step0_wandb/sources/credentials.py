@@ -89,7 +89,8 @@ class Server:
 
     def run_url(self, entity: str, project: str, run_id: str) -> str:
         """Return the address of a run's page."""
-        return f"{self.app_url}/{quote(entity)}/{quote(project)}/runs/{quote(run_id)}"
+        parts = (quote(part, errors="replace") for part in (entity, project, "runs", run_id))
+        return "/".join((self.app_url, *parts))
 
 
 @dataclass(frozen=True, slots=True)

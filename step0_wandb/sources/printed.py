@@ -171,10 +171,11 @@ def _numbers(table: Mapping[str, Value], prefix: str = "") -> Iterator[tuple[str
 
 
 def _floats(numbers: Mapping[str, Value]) -> dict[str, float]:
-    return {key: _float(value) for key, value in numbers.items() if isinstance(value, int | float)}
+    return {key: as_float(value) for key, value in numbers.items() if isinstance(value, int | float)}
 
 
-def _float(value: float) -> float:
+def as_float(value: float) -> float:
+    """Return a number as a float; one of more than 308 digits is infinite."""
     try:
         return float(value)
     except OverflowError:

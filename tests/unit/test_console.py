@@ -33,6 +33,11 @@ def miles(step, kl=0.0, clip=0.0, gap=0.0151):
     )
 
 
+def test_a_step_with_more_digits_than_a_float_has_is_no_first_step():
+    log = f"step {'9' * 400}: {{'train/ppo_kl': 0.0, 'train/pg_clipfrac': 0.0, '{GAP}': 0.0151}}"
+    assert step0(log).status == "no-step0"
+
+
 # --- Miles and slime -----------------------------------------------------------------------------
 
 

@@ -251,3 +251,4 @@ def test_old_links_to_the_cloud_still_belong_to_it(places):
 def test_the_address_of_a_run_is_one_that_a_browser_takes():
     server = Server(URL, URL, "the argument")
     assert server.run_url("team", "my project", "7f3a") == f"{URL}/team/my%20project/runs/7f3a"
+    assert server.run_url("team", "rl", "\ud800") == f"{URL}/team/rl/runs/%3F"
