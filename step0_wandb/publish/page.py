@@ -194,8 +194,9 @@ def write_page(path: Path, html: str) -> None:
             path.write_text(html, encoding="utf-8")
         else:
             _replace(path.resolve(), html)
-    except OSError as error:
-        raise UsageError(f"cannot write the page {path}: {error.strerror}") from error
+    except (OSError, RuntimeError) as error:  # the latter is what links in a circle raise
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"cannot write the page {path}: {why}") from error
 
 
 def _replace(path: Path, html: str) -> None:

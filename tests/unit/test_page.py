@@ -466,9 +466,10 @@ def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path):
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
-@pytest.mark.parametrize("target", ["missing/page.html", "folder"])
+@pytest.mark.parametrize("target", ["missing/page.html", "folder", "loop"])
 def test_a_place_that_cannot_be_written_is_named(tmp_path, target):
     (tmp_path / "folder").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(UsageError, match=f"cannot write the page .*{target}"):
         write_page(tmp_path / target, "new")
 
