@@ -9,7 +9,7 @@ import typer
 from step0_wandb import documents
 from step0_wandb.cli import output, tables
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
-from step0_wandb.text import clean, shorten
+from step0_wandb.text import clean, count, shorten
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,7 +67,7 @@ def _print_differences(found: Explanation, out: Console, *, everything: bool) ->
     shown = found.differs if everything else found.differs[:SHOWN]
     if not shown:
         return
-    table = tables.table_of("config key", "this run", f"{found.peers} healthy runs")
+    table = tables.table_of("config key", "this run", count(found.peers, "healthy run"))
     for item in shown:
         table.add_row(clean(item.key), shorten(one_line(item.value)), shorten(one_line(item.healthy)))
     out.print(table)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from step0_wandb.cli import output
-from step0_wandb.text import clean
+from step0_wandb.text import clean, count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +25,9 @@ def reading(*, quiet: bool) -> Iterator[Callable[[str, int, int | None], None]]:
     with Progress(*columns, console=output.console(err=True), transient=True) as bar:
         task = bar.add_task("reading")
         yield lambda source, runs, total: bar.update(
-            task, description=f"reading {clean(source)}: {runs} runs" + (f" of {total}" if total else "")
+            task,
+            description=f"reading {clean(source)}: {count(runs, 'run')}"
+            + (f" of {total:,}" if total else ""),
         )
 
 

@@ -149,7 +149,7 @@ class Explanation:
         if not self.peers:
             yield Line("config", "no healthy run of this or a near setup to compare it with")
         elif not self.differs:
-            yield Line("config", f"no key differs from all of {self.peers} healthy runs")
+            yield Line("config", f"no key differs from those of {count(self.peers, 'healthy run')}")
         elif len(self.differs) > 1 and not self.causes:
             yield Line("config", f"{len(self.differs)} keys differ: no single one is the cause for sure")
 
@@ -346,7 +346,12 @@ def nearest_setup(setup: str, others: Iterable[str]) -> str | None:
 
 
 def _comparable(value: Json) -> str:
-    """Return a value as what is compared: numbers as numbers, a path as the model that it ends in."""
+    """Return a value as what is compared: numbers as numbers, a path as the model that it ends in.
+
+    An empty table is as good as none.
+    """
+    if value == {}:
+        return repr(None)
     if isinstance(value, str):
         value = model_name(value) if "/" in value else value
     return repr(as_number(value))

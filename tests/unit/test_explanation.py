@@ -60,6 +60,10 @@ def test_a_key_that_the_run_lacks_is_named_too():
     assert (item.key, item.value, item.healthy) == ("attention_dropout", None, 0.0)
 
 
+def test_an_empty_table_is_no_difference_to_none():
+    assert keys(HEALTHY | {"env": {}}) == keys(HEALTHY, *[HEALTHY | {"env": {}}] * 3) == []
+
+
 def test_nested_keys_are_compared_leaf_by_leaf():
     assert keys(HEALTHY | {"actor": {"optim": {"lr": 5e-6}}}) == ["actor.optim.lr"]
 
