@@ -34,7 +34,9 @@ def demo(
     from step0_wandb.settings import load_settings
 
     with writing(quiet=session.quiet) as progress:
-        write_demo(directory, now=session.clock(), progress=progress)
+        folder = write_demo(directory, now=session.clock(), progress=progress)
+    if folder.replaced and not session.quiet:
+        output.tell(f"{directory} held a demo: it starts anew, without what was said of the old one's runs")
     loaded = load_settings(directory / "step0.toml", cwd=directory, environ={})
     result = run_sync(Job(loaded, clock=session.clock))
     if session.as_json:

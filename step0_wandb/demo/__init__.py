@@ -53,12 +53,12 @@ def write_demo(
         The wandb client failed.
     """
     ids = run_ids()
-    claim(directory, ids)
+    replaced = claim(directory, ids)
     parts = directories(now)
     _write_runs(directory, parts, progress or (lambda _done, _total: None))
     for part in parts:
         _set_times(directory, part)
-    folder = DemoFolder(directory, len(ids))
+    folder = DemoFolder(directory, len(ids), replaced)
     folder.settings.write_text(SETTINGS, encoding="utf-8")
     return folder
 

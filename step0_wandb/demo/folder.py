@@ -33,10 +33,13 @@ class DemoFolder:
     ----------
     runs : int
         Number of runs; some of them are written by several processes, one directory each.
+    replaced : bool
+        Whether it took the place of an older demo, with all that people had said there.
     """
 
     directory: Path
     runs: int
+    replaced: bool = False
 
     @property
     def settings(self) -> Path:
@@ -49,8 +52,13 @@ class DemoFolder:
         return self.directory / "wandb"
 
 
-def claim(directory: Path, run_ids: Iterable[str]) -> None:
+def claim(directory: Path, run_ids: Iterable[str]) -> bool:
     """Make `directory` an empty demo folder; an older demo in it is removed, other files stay.
+
+    Returns
+    -------
+    bool
+        Whether there was an older demo.
 
     Raises
     ------
@@ -69,12 +77,14 @@ def claim(directory: Path, run_ids: Iterable[str]) -> None:
         marker.write_text(
             "Written by `step0-wandb demo`, which may remove what it wrote here.\n", encoding="utf-8"
         )
-        for path in list(_remains(directory, run_ids)):
+        remains = list(_remains(directory, run_ids))
+        for path in remains:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     except FileExistsError as error:
         raise UsageError(f"{directory} is a file, not a directory") from error
     except OSError as error:
         raise UsageError(f"The demo cannot be written to {directory}: {error.strerror}") from error
+    return bool(remains)
 
 
 def _remains(directory: Path, run_ids: Iterable[str]) -> Iterator[Path]:

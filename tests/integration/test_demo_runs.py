@@ -20,6 +20,8 @@ from step0_wandb.errors import Step0Error, UsageError
 from step0_wandb.job import Job, run_sync
 from step0_wandb.settings import load_settings
 from step0_wandb.single import explain_run
+from tests.support.command import run_here
+from tests.support.miles import miles_run
 
 NOW = datetime(2026, 10, 20, 12, 0, tzinfo=UTC)
 GAP = "train/train_rollout_logprob_abs_diff"
@@ -111,6 +113,7 @@ def gap_of(run):
 def test_the_folder_tells_how_many_runs_it_holds(folder, runs):
     assert len(runs) == folder.runs
     assert 28 <= folder.runs <= 36
+    assert not folder.replaced
 
 
 def test_the_reference_setups_have_the_gaps_that_miles_published(runs):
@@ -280,11 +283,22 @@ def test_an_interrupted_demo_is_mended_by_the_next_and_files_of_others_stay(tmp_
 
     folder = write_demo(target, now=NOW)
     assert folder.settings.exists()
+    assert folder.replaced
     assert (target / "notes.txt").read_text() == "mine"
     assert not (target / "step0.db").exists()
     assert half
     assert not set(half) & set(run_directories(target))
     assert len(run_directories(target)) == len(directories(NOW)) + len([theirs])
+
+
+@pytest.mark.parametrize(("replaced", "words"), [(True, []), (True, ["-q"]), (False, [])])
+def test_that_a_demo_starts_anew_is_told_once(tmp_path, monkeypatch, replaced, words):
+    miles_run(tmp_path, "one", 0.0151)
+    (tmp_path / "step0.toml").write_text("sources = ['.']\n")
+    monkeypatch.setattr(demo, "write_demo", lambda path, **_: demo.DemoFolder(path, 1, replaced))
+    answer = run_here("demo", ".", *words, cwd=tmp_path)
+    assert answer.code == 0
+    assert answer.err.count("held a demo: it starts anew") == (replaced and not words)
 
 
 def test_a_directory_that_holds_something_else_is_refused_untouched(tmp_path):
