@@ -11,6 +11,7 @@ from step0_wandb.errors import SourceError, Step0Error
 from step0_wandb.explaining.explanation import FLAGGED
 from step0_wandb.explaining.packages import FILE, changes, read_requirements
 from step0_wandb.sources.runfile import was_written_to
+from step0_wandb.text import key_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,7 +72,7 @@ class Installed:
         """
         record = self.store.record(key)
         if record is None:
-            raise SourceError(f"{key} is not in the store")
+            raise SourceError(f"{key_text(key)} is not in the store")
         text = self._on_disk(record)
         if text is None:
             text = self._on_server(record)
@@ -97,7 +98,7 @@ class Installed:
     def _on_server(self, record: RunRecord) -> bytes:
         on_server = self.store.whereabouts([record.key])[record.key].on_server
         if self.outside is None or not on_server:
-            raise SourceError(f"{record.key} has no {FILE} beside its files")
+            raise SourceError(f"{key_text(record.key)} has no {FILE} beside its files")
         from step0_wandb.sources.address import RemoteAddress
         from step0_wandb.sources.credentials import find_account
         from step0_wandb.sources.download import Download, run_file
@@ -105,7 +106,7 @@ class Installed:
 
         account = find_account(self.outside.places)
         if record.url and not account.server.owns(record.url):
-            raise SourceError(f"{record.key} is not on {account.server.base_url}")
+            raise SourceError(f"{key_text(record.key)} is not on {account.server.base_url}")
         give_up_s = min(self.give_up_s, self.outside.give_up_s)
         limits = Limits(deadline_s=give_up_s, patience_s=give_up_s, body_bytes=LARGEST)
         download = Download(account, self.outside.places.environ, limits)
@@ -113,7 +114,7 @@ class Installed:
         client = replace(self.outside, give_up_s=give_up_s).client()
         text = run_file(client, download, address, FILE)
         if text is None:
-            raise SourceError(f"{record.key} has no {FILE} on its server")
+            raise SourceError(f"{key_text(record.key)} has no {FILE} on its server")
         return text
 
 
@@ -151,7 +152,7 @@ def _only(packages: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
 
 def _whole(text: bytes, record: RunRecord) -> bytes:
     if len(text) > LARGEST:
-        raise SourceError(f"the {FILE} of {record.key} is larger than {LARGEST >> 20} MiB")
+        raise SourceError(f"the {FILE} of {key_text(record.key)} is larger than {LARGEST >> 20} MiB")
     return text
 
 

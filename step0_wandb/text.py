@@ -55,6 +55,17 @@ def _harmless(char: str) -> str:
     return "\ufffd" if category == "Cs" else char
 
 
+def key_text(key: str) -> str:
+    """Return a run's key as people read it: without the entity, or the project, that a run on disk lacks.
+
+    Examples
+    --------
+    >>> key_text("my-team/rl/aa11"), key_text("_/rl/aa11"), key_text("_/_/aa11")
+    ('my-team/rl/aa11', 'rl/aa11', 'aa11')
+    """
+    return clean(key.removeprefix("_/").removeprefix("_/"))
+
+
 def shorten(text: str, limit: int = 80) -> str:
     """Return `text` in at most `limit` characters, cut in the middle.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from step0_wandb import documents
 from step0_wandb.cli import tables, telling
-from step0_wandb.text import MISSING, clean, number, when
+from step0_wandb.text import MISSING, clean, key_text, number, when
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -82,12 +82,12 @@ def print_run(run: JudgedRun, out: Console) -> None:
     from rich.text import Text
 
     out.print(
-        Text.assemble(tables.verdict(run), "  ", Text(clean(run.name or run.run), style="bold")),
+        Text.assemble(tables.verdict(run), "  ", Text(clean(run.name) or key_text(run.run), style="bold")),
         soft_wrap=True,
     )
     for reason in run.reasons:
         out.print(_indented(reason, 2))
-    where = [run.run, run.setup or "no setup", run.state, f"user {run.user}" if run.user else ""]
+    where = [key_text(run.run), run.setup or "no setup", run.state, f"user {run.user}" if run.user else ""]
     out.print(Text("  " + " | ".join(clean(part) for part in where if part), style="dim"))
     if run.created_at:
         out.print(Text(f"  created {when(run.created_at)}", style="dim"))
@@ -99,7 +99,7 @@ def print_run_short(run: JudgedRun, out: Console) -> None:
     """Print one flagged run with its reasons."""
     from rich.text import Text
 
-    name = clean(run.name or run.run)
+    name = clean(run.name) or key_text(run.run)
     user = f" ({clean(run.user)})" if run.user else ""
     out.print(
         Text.assemble(tables.verdict(run), "  ", Text(name, style="bold"), Text(user, style="dim")),
@@ -107,7 +107,7 @@ def print_run_short(run: JudgedRun, out: Console) -> None:
     )
     for reason in run.reasons:
         out.print(_indented(reason, 4))
-    out.print(Text(f"    {clean(run.url or run.run)}", style="dim"), soft_wrap=True)
+    out.print(Text(f"    {clean(run.url or key_text(run.run))}", style="dim"), soft_wrap=True)
 
 
 def _indented(text: str, columns: int) -> Padding:

@@ -12,7 +12,7 @@ from step0_wandb.explaining.causes import Evidence, blind_spots, find_causes
 from step0_wandb.profiles.expression import as_number, model_name
 from step0_wandb.published import published_for
 from step0_wandb.sheet import Line, Sheet
-from step0_wandb.text import clean, count, number, when
+from step0_wandb.text import clean, count, key_text, number, when
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -127,7 +127,7 @@ class Explanation:
             if known not in self.run.reasons:
                 yield Line("known", known)
         if self.nearest:
-            where = self.nearest.url or self.nearest.run
+            where = self.nearest.url or key_text(self.nearest.run)
             yield Line("compare", f"with {where}, the nearest healthy run")
         yield from self._about_config()
         yield from self._about_packages()
@@ -138,7 +138,7 @@ class Explanation:
         """Return what to do where no known cause fits."""
         if self.nearest is None:
             return "no known cause fits: look at checkpoint, sampler and precision on both sides"
-        name = clean(self.nearest.name or self.nearest.run)
+        name = clean(self.nearest.name) or key_text(self.nearest.run)
         if self.differs:
             return f"no known cause fits: begin with what differs below from healthy runs such as {name}"
         return (

@@ -213,9 +213,10 @@ def is_alive(*, alive: bool) -> ColumnElement[bool]:
 
 
 def find(database: Database, text: str) -> tuple[str, ...]:
-    """Return the keys that a person may mean: a key, else a run id, else a display name."""
-    for column in (runs.c.run, runs.c.run_id, runs.c.name):
-        found = keys(database, column == text)
+    """Return the keys that a person may mean: a key, as `key_text` shows it too, else a run id, else a name."""
+    own_key = runs.c.run.in_((text, f"_/{text}"))
+    for asked in (own_key, runs.c.run_id == text, runs.c.name == text):
+        found = keys(database, asked)
         if found:
             return found
     return ()

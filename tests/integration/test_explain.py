@@ -247,6 +247,16 @@ def test_who_accepted_a_setup_and_why_is_told_with_each_of_its_runs(tmp_path):
     assert f"accepted {said}" in run_here(*asked, cwd=tmp_path, COLUMNS="200").out
 
 
+def test_a_run_on_disk_goes_by_its_key_without_the_entity_that_it_lacks(tmp_path):
+    for run_id, gap in (("one", 0.0150), ("two", 0.0151), ("odd", 0.0470)):
+        miles_run(tmp_path, run_id, gap, entity="", display_name="")
+    run_here("sync", ".", "--store", "s.db", cwd=tmp_path)
+    said = run_here("explain", "project/odd", "--store", "s.db", cwd=tmp_path, COLUMNS="200").out
+    assert "compare with project/two, the nearest healthy run" in said
+    assert "project/odd | miles" in said
+    assert "_/" not in said
+
+
 def test_names_and_values_that_would_steer_a_terminal_are_harmless(tmp_path):
     for at in range(3):
         miles_run(tmp_path, f"ok{at}", 0.0150 + at * 1e-4)

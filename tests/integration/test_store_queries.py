@@ -160,7 +160,7 @@ def test_a_person_may_name_a_run_by_key_id_or_name(store):
     assert store.find_runs("team/rl/a") == ("team/rl/a",)
     assert store.find_runs("a") == ("team/rl/a",)
     assert store.find_runs("same") == ("team/rl/a", "team/rl/b")
-    assert store.find_runs("none") == ()
+    assert store.find_runs("rl/a") == store.find_runs("none") == ()
 
 
 @pytest.mark.parametrize(
