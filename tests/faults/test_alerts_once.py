@@ -184,16 +184,15 @@ def test_killed_around_a_webhook_post_people_read_each_message_at_least_once(lab
 def test_of_two_syncs_at_once_one_works_and_the_other_says_so_in_one_line(lab):
     environ = {"WANDB_BASE_URL": lab.server.url, "WANDB_API_KEY": lab.server.api_key}
     second = []
-
-    def sync_meanwhile(request):
-        if request.operations == ("Step0Alert",) and not second:
-            second.append("begun")  # the first holds the store while it waits for this answer
-            with Program(lab.program.folder, **environ) as other:
+    with Program(lab.program.folder, **environ) as other:
+        def sync_meanwhile(request):
+            if request.operations == ("Step0Alert",) and not second:
+                second.append("begun")  # the first holds the store while it waits for this answer
                 second.append(other.run(*lab.words))
-        return False
+            return False
 
-    lab.server.faults.next("reset", match=sync_meanwhile)
-    assert lab.program.run(*lab.words).code == 0
+        lab.server.faults.next("reset", match=sync_meanwhile)
+        assert lab.program.run(*lab.words).code == 0
     answer = second[1]
     assert (answer.code, answer.out) == (6, "")
     assert "busy" in answer.err
