@@ -185,6 +185,7 @@ def test_of_two_syncs_at_once_one_works_and_the_other_says_so_in_one_line(lab):
     environ = {"WANDB_BASE_URL": lab.server.url, "WANDB_API_KEY": lab.server.api_key}
     second = []
     with Program(lab.program.folder, **environ) as other:
+
         def sync_meanwhile(request):
             if request.operations == ("Step0Alert",) and not second:
                 second.append("begun")  # the first holds the store while it waits for this answer

@@ -195,7 +195,9 @@ def test_a_run_without_a_list_on_the_server_says_so(tmp_path, server):
     assert found.packages_unknown == "lab/rl/r0 has no requirements.txt on its server"
 
 
-@pytest.mark.parametrize(("fault", "says"), [("403", "does not let this key in"), ("html", "no answer of W&B")])
+@pytest.mark.parametrize(
+    ("fault", "says"), [("403", "does not let this key in"), ("html", "no answer of W&B")]
+)
 def test_a_server_that_does_not_give_it_is_no_error_of_explain(tmp_path, server, fault, says):
     task = job(tmp_path, "lab/rl")
     run_sync(task)
