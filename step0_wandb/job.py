@@ -55,7 +55,8 @@ class SyncResult:
     problems : tuple of Problem
         What could not be read; the rest is stored.
     page : Path or None
-        The HTML page that was written; None where nothing changed, or no page is kept.
+        The HTML page that was written, or would be in a dry run; None where nothing changed, or no page
+        is kept.
     written : tuple of Written
         What was written to W&B, or would be in a dry run.
     unseen : tuple of str
@@ -314,9 +315,10 @@ def _page(store: Store, job: Job, *, news: bool) -> Path | None:
     """Write the page where one is kept and something changed; return its path if so."""
     configured = job.loaded.settings.report.html
     path = job.html or (job.loaded.path(configured) if configured else None)
-    if path is None or job.dry_run or not (news or job.html or not path.exists()):
+    if path is None or not (news or job.html or not path.exists()):
         return None
-    write_page_of(store, path, profiles_of(job.loaded))
+    if not job.dry_run:
+        write_page_of(store, path, profiles_of(job.loaded))
     return path
 
 

@@ -75,6 +75,8 @@ def print_result(result: SyncResult, session: Session) -> None:
         output.warn(f"weights: {line}")
     _tell_alerts(result, session)
     tell_written(result.written, session)
+    if result.page and session.dry_run:
+        output.tell(f"would write {result.page}")
     summary = f"{'dry run, nothing stored: ' if session.dry_run else ''}{result.summary}"
     if session.quiet and not (result.changed or result.problems):
         return
@@ -95,7 +97,7 @@ def _print(result: SyncResult, summary: str, session: Session) -> None:
     output.print_stamped(summary, session.clock)
     for line in result.unseen:
         output.print_item("unseen", line, out)
-    if result.page:
+    if result.page and not session.dry_run:
         out.print(clean(f"page: {result.page}"), soft_wrap=True)
 
 

@@ -42,6 +42,13 @@ def test_lines_that_no_terminal_shows_carry_the_time(folder):
     assert summary == ["4 runs seen, 4 new; stored: 1 broken, 3 healthy"]
 
 
+def test_a_dry_run_says_that_it_would_write_the_page_and_writes_none(folder):
+    answer = run_here("sync", ".", "--html", "page.html", "--dry-run", cwd=folder)
+    assert "would write page.html" in stamped(answer.err)
+    assert "page:" not in answer.out
+    assert not list(folder.glob("*.html"))
+
+
 def test_on_a_terminal_lines_are_plain(folder):
     lines = plain(on_terminal("sync", ".", cwd=folder, columns=200).out).splitlines()
     assert any(line.startswith("problem: ") for line in lines)
