@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -127,11 +128,14 @@ class HttpTransport:
         return self._send("GET", None)
 
     def _send(self, method: str, body: bytes | None) -> Reply:
+        begun = time.monotonic()
         with _deadline(self._limits.deadline_s) as watch:
             try:
                 reply = self._whole(method, body)
             except requests.RequestException as error:
-                raise self._failure(error, late=watch.expired) from None
+                # A read that waits as long may end before the watch; requests calls that a lost connection.
+                late = watch.expired or time.monotonic() - begun >= self._limits.deadline_s
+                raise self._failure(error, late=late) from None
             if watch.expired:  # a cut answer without a length looks whole
                 raise RequestFailed(TOO_SLOW, f"not within {self._limits.deadline_s:g} s")
             return reply

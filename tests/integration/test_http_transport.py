@@ -172,6 +172,16 @@ def test_a_request_ends_at_its_deadline_whatever_drips_in(answer):
     assert failure_of(answer).fault is faults.TOO_SLOW
 
 
+def test_a_read_that_ends_just_before_the_watch_cuts_it_is_too_slow_as_well(monkeypatch):
+    monkeypatch.setattr(threading.Timer, "start", lambda _timer: None)
+
+    def halfway(peer, connection):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + BODY)
+        peer.over.wait(30)
+
+    assert failure_of(halfway).fault is faults.TOO_SLOW
+
+
 def test_the_deadline_of_one_request_does_not_cut_the_next():
     with Peer(plainly) as peer:
         client = transport(peer, limits=Limits(deadline_s=0.2))
