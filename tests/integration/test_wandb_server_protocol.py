@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from dataclasses import replace
 from datetime import timedelta
 
@@ -238,8 +239,9 @@ def test_a_connection_is_kept_for_the_next_request(server):
 
 def test_latency_holds_back_every_answer(server):
     server.latency_s = 0.01
+    begun = time.perf_counter()
     ask(server, VIEWER)
-    assert server.requests[-1].seconds >= 0.01
+    assert time.perf_counter() - begun >= 0.01
     assert server.peak_in_flight == 1
 
 
