@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from step0_wandb.errors import UsageError
 from step0_wandb.options import Settings
+from step0_wandb.paths import is_there, user_path
 from step0_wandb.secrets import looks_like_key
 
 if TYPE_CHECKING:
@@ -90,29 +91,6 @@ class Loaded:
 def environment() -> Mapping[str, str]:
     """Return the process's environment; nothing else in the package reads it."""
     return os.environ
-
-
-def user_path(text: str) -> Path:
-    """Return the path that a person means, with the home directory in place of ``~``.
-
-    Where there is no such home, as for a container's user without an entry, the text stands as it is.
-    """
-    try:
-        return Path(text).expanduser()
-    except RuntimeError:
-        return Path(text)
-
-
-def is_there(path: Path) -> bool:
-    """Return whether one can see something at `path`.
-
-    Unlike `Path.exists` it says no, and raises nothing, of names that are too long and of directories
-    that one may not look into.
-    """
-    try:
-        return path.exists()
-    except OSError:
-        return False
 
 
 def load_settings(

@@ -13,7 +13,7 @@ LAYERS = [
     ["errors"],
     ["records"],
     ["pages"],
-    ["text", "secrets", "documents", "literal"],
+    ["text", "paths", "secrets", "documents", "literal"],
     ["options", "sheet", "launch"],
     ["settings"],
     ["profiles"],
