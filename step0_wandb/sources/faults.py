@@ -83,7 +83,7 @@ NO_CONNECTION = Fault(
 )
 TOO_SLOW = Fault("did not answer in time", retried=True, smaller=True, kept=_ALL)
 TOO_LARGE = Fault("sends more than one answer may hold", smaller=True, kept=_ALL)
-NO_JSON = Fault(
+NO_WANDB_ANSWER = Fault(
     "answers with something that is no answer of W&B",
     retried=True,
     smaller=True,
@@ -112,7 +112,7 @@ FAULTS = (
     NO_CONNECTION,
     TOO_SLOW,
     TOO_LARGE,
-    NO_JSON,
+    NO_WANDB_ANSWER,
     QUERY_ERROR,
 )
 

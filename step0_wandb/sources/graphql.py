@@ -15,7 +15,7 @@ from tenacity import Retrying, retry_if_exception
 from step0_wandb import __version__
 from step0_wandb.sources.faults import (
     BAD_REQUEST,
-    NO_JSON,
+    NO_WANDB_ANSWER,
     QUERY_ERROR,
     REDIRECT,
     REFUSED,
@@ -24,6 +24,7 @@ from step0_wandb.sources.faults import (
     fault_of_status,
 )
 from step0_wandb.sources.http import HttpTransport, Limits
+from step0_wandb.sources.shapes import misfit
 from step0_wandb.text import clean
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from step0_wandb.sources.faults import Fault
     from step0_wandb.sources.http import Reply, Transport
     from step0_wandb.sources.pace import Pace
-from step0_wandb.sources.shapes import misfit
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
 _DETAIL, _HEAD = 120, 2048
@@ -197,15 +197,15 @@ class GraphQLClient:
         try:
             answer = json.loads(body)
         except (ValueError, RecursionError):
-            raise RequestFailed(NO_JSON, self._safe(body[:_HEAD].decode(errors="replace"))) from None
+            raise RequestFailed(NO_WANDB_ANSWER, self._safe(body[:_HEAD].decode(errors="replace"))) from None
         data = answer.get("data") if isinstance(answer, dict) else None
         if isinstance(data, dict) and (odd := misfit(data)):
-            raise RequestFailed(NO_JSON, f"{self._safe(odd)} is not what W&B's schema says")
+            raise RequestFailed(NO_WANDB_ANSWER, f"{self._safe(odd)} is not what W&B's schema says")
         if isinstance(answer, dict) and answer.get("errors"):
             detail = self._first_message(body)
             raise RequestFailed(QUERY_ERROR, detail, data=data if isinstance(data, dict) else None)
         if not isinstance(data, dict):
-            raise RequestFailed(NO_JSON, "an answer without data")
+            raise RequestFailed(NO_WANDB_ANSWER, "an answer without data")
         return data
 
     def _first_message(self, body: bytes) -> str:

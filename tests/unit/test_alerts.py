@@ -25,7 +25,7 @@ from step0_wandb.publish.webhook import webhook_body, webhook_refusal, webhook_u
 from step0_wandb.sources.credentials import Server
 from step0_wandb.sources.faults import (
     FORBIDDEN,
-    NO_JSON,
+    NO_WANDB_ANSWER,
     NOT_FOUND,
     QUERY_ERROR,
     REFUSED,
@@ -228,7 +228,7 @@ def test_a_no_moves_the_alert_to_the_syncs_own_run(answer):
         {"success": None},
         RequestFailed(QUERY_ERROR, "context deadline exceeded"),
         RequestFailed(SERVER_ERROR, "HTTP 502"),
-        RequestFailed(NO_JSON, "<html>"),
+        RequestFailed(NO_WANDB_ANSWER, "<html>"),
         RequestFailed(TOO_SLOW),
     ],
     ids=str,

@@ -127,7 +127,7 @@ def test_what_is_no_graphql_answer_is_asked_again_and_then_told(body):
     bench = Bench(Reply(200, {}, body))
     with pytest.raises(RequestFailed) as caught:
         bench.ask()
-    assert caught.value.fault is faults.NO_JSON
+    assert caught.value.fault is faults.NO_WANDB_ANSWER
     assert bench.client.requests == 3
 
 
@@ -155,7 +155,7 @@ def test_what_is_not_as_the_schema_says_is_no_answer(path, odd):
     bench = Bench(Reply(200, {}, json.dumps({"data": answer}).encode()))
     with pytest.raises(RequestFailed, match="not what W&B's schema says") as caught:
         bench.ask()
-    assert caught.value.fault is faults.NO_JSON
+    assert caught.value.fault is faults.NO_WANDB_ANSWER
 
 
 def test_json_declared_as_a_web_page_is_taken_for_what_it_is():
