@@ -107,15 +107,14 @@ class Trace:
         )
         if located < known or (located < math.inf and not self.decided):
             return self._around(look, int(located))
-        every, around = (tuple(sorted(names)) for names in (self._finder.metrics, self._finder.context))
-        if self.decided or self._is_all() or look.metrics == around:
+        every, context = (tuple(sorted(names)) for names in (self._finder.metrics, self._finder.context))
+        if self.decided or self._is_all() or look.metrics == context:
             return None
         if look.sparse.high is None:
             # Without any metric, rows of a first rollout tell a run that died in it from one of no framework.
             self._searched_to = FIRST_ROWS
-            return (
-                Look(Window(0, 1), Window(FIRST_ROWS, None), around, SAMPLES) if known == math.inf else None
-            )
+            rest = Look(Window(0, 1), Window(FIRST_ROWS, None), context, SAMPLES)
+            return rest if known == math.inf else None
         if known < math.inf:
             # A first look for other metrics shows nothing: the run is the project's first of its framework.
             return None if look.metrics == every else replace(look, whole=Window(0, 1), metrics=every)
