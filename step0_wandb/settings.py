@@ -6,7 +6,6 @@ import difflib
 import os
 import tomllib
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
@@ -18,6 +17,7 @@ from step0_wandb.secrets import looks_like_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 FILE_NAME = "step0.toml"
 PREFIX = "STEP0_"
