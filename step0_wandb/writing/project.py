@@ -79,11 +79,11 @@ def restore(
         if target.texts and set(target.texts) <= set(unread):
             continue
         try:
-            if target.travels and (store.stale or Memory.of(store, target) is None):
+            if target.travels and (store.stale or not Memory.has_met(store, target)):
                 _meet(store, target, outside)
         except DamagedStateError as error:
             problems.append(Problem(str(target), f"{error.message}; it is written anew"))
-            Memory({}).save(store, target)
+            Memory().save(store, target)
         except Step0Error as error:
             problems.append(Problem(str(target), f"nothing is written there: {error.message}"))
             continue
@@ -93,7 +93,7 @@ def restore(
 
 def _meet(store: Store, target: Target, outside: Outside) -> bool:
     """Take over the state of a project, and remember what was written there; return whether that is news."""
-    known = Memory.of(store, target) or Memory({})
+    known = Memory.of(store, target)
     found = shelf_of(target.address, outside).state()
     state = read_state(found) if found is not None else None
     mark = state.fingerprint() if state else None
@@ -137,7 +137,7 @@ def publish(store: Store, ready: Ready, outside: Outside, *, dry_run: bool, anew
         content = Content.of(store, target, runs, now=outside.clock())
         try:
             if dry_run:
-                result = plan(content, Memory.of(store, target) or Memory({}), anew=anew)
+                result = plan(content, Memory.of(store, target), anew=anew)
             else:
                 result = _write(store, content, outside, anew=anew)
         except Step0Error as error:
@@ -153,13 +153,13 @@ def publish(store: Store, ready: Ready, outside: Outside, *, dry_run: bool, anew
 def _write(store: Store, content: Content, outside: Outside, *, anew: bool) -> Published:
     """Write the content of one project, with what another store has left there in the meantime."""
     target = content.target
-    if target.travels and content.news(Memory.of(store, target) or Memory({}), anew=anew):
+    if target.travels and content.news(Memory.of(store, target), anew=anew):
         try:
             if _meet(store, target, outside):
                 content = Content.of(store, target, store.judged(), now=outside.clock())
         except DamagedStateError:
-            pass  # nothing can be lost of it
-    return write(store, content, Memory.of(store, target) or Memory({}), outside, anew=anew)
+            pass  # `restore` has told, or the next sync will; it is written anew, and nothing can be lost of it
+    return write(store, content, Memory.of(store, target), outside, anew=anew)
 
 
 def travelling_ranges(project: RemoteAddress, outside: Outside) -> Travelling | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -106,16 +106,21 @@ class Memory:
         The id of the report.
     """
 
-    marks: Mapping[str, str]
+    marks: Mapping[str, str] = field(default_factory=dict)
     report: str | None = None
 
     @classmethod
-    def of(cls, store: Store, target: Target) -> Memory | None:
-        """Return what is remembered; None where the store has not met the project yet."""
+    def of(cls, store: Store, target: Target) -> Memory:
+        """Return what is remembered; nothing where the store has not met the project yet."""
         note = cast("dict[str, Json] | None", store.meta(f"wandb:{target}"))
         if note is None:
-            return None
+            return cls()
         return cls(cast("dict[str, str]", note["marks"]), cast("str | None", note["report"]))
+
+    @staticmethod
+    def has_met(store: Store, target: Target) -> bool:
+        """Return whether the store knows what lay in the project when it came there first."""
+        return store.meta(f"wandb:{target}") is not None
 
     def save(self, store: Store, target: Target) -> None:
         """Remember this from now on."""
