@@ -9,7 +9,7 @@ import wandb
 from step0_wandb.documents import plain
 from tests.support.project import Lab
 from tests.support.server_source import CONFIG
-from tests.support.wandb_server import WandbServer, client_environment
+from tests.support.wandb_server import client_online
 
 GAP = "train/train_rollout_logprob_abs_diff"
 MAY_DIFFER = {"url", "user", "state", "created_at"}
@@ -36,15 +36,10 @@ def log(run_id, gaps, **given):
 def logged(tmp_path_factory):
     """The double and the directories after the client has logged to both."""
     folder = tmp_path_factory.mktemp("logged")
-    with WandbServer() as server, pytest.MonkeyPatch.context() as patch:
-        for name, value in client_environment(server, folder).items():
-            patch.setenv(name, value)
-        patch.setenv("WANDB_DOCKER", "radixark/miles:v5")
-        patch.chdir(folder)
+    with client_online(folder, WANDB_DOCKER="radixark/miles:v5") as server:
         for at, (run_id, gaps) in enumerate(GAPS.items()):
             log(run_id, gaps, group="g", tags=["a"], **({} if at % 2 else {"entity": "lab"}))
         yield server, folder
-        wandb.teardown()
 
 
 def synced(logged, folder, *sources):

@@ -25,7 +25,7 @@ from step0_wandb.sources.server import ServerSource
 from step0_wandb.step0 import Step0Finder
 from step0_wandb.weights import image_of
 from tests.support.server_source import CONFIG, NOWHERE, START, Lab, MemoryStore, miles_rows
-from tests.support.wandb_server import WandbServer, client_environment
+from tests.support.wandb_server import WandbServer, client_online
 
 STEP0 = {"train/ppo_kl": 0.0, "train/pg_clipfrac": 0.0, "train/train_rollout_logprob_abs_diff": 0.015}
 TRAINING = [{"train/step": step, **STEP0} for step in range(3)]
@@ -469,11 +469,7 @@ def test_several_projects_share_four_places_and_one_failure_touches_no_other(ser
 def online(tmp_path_factory):
     """The real client, logging to a double; the run directories that it leaves."""
     folder = tmp_path_factory.mktemp("online")
-    with WandbServer() as server, pytest.MonkeyPatch.context() as patch:
-        for name, value in client_environment(server, folder).items():
-            patch.setenv(name, value)
-        patch.setenv("WANDB_DOCKER", "radixark/miles:v5")
-        patch.chdir(folder)
+    with client_online(folder, WANDB_DOCKER="radixark/miles:v5") as server:
         for index, gap in enumerate([0.0152, 0.0461, float("nan")]):
             settings = wandb.Settings(console="off", x_disable_stats=True)
             config = CONFIG | {"lr": 1e-6, "wandb_key": os.environ["WANDB_API_KEY"], "n": {"m": [1, "x"]}}
@@ -490,7 +486,6 @@ def online(tmp_path_factory):
                 run.log({"train/step": step, **STEP0, "train/train_rollout_logprob_abs_diff": gap + step})
             run.finish()
         yield server, folder
-        wandb.teardown()
 
 
 def test_what_the_real_client_logged_is_the_same_from_disk_and_from_the_server(online):

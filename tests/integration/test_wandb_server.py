@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import wandb
 
-from tests.support.wandb_server import WandbServer, client_environment, detached
+from tests.support.wandb_server import client_online, detached
 
 WRITES_UNTIL_STOPPED = """
 import time, wandb
@@ -32,12 +32,8 @@ run.finish()
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wandb")
-    with WandbServer() as server, pytest.MonkeyPatch.context() as patch:
-        for name, value in client_environment(server, folder).items():
-            patch.setenv(name, value)
-        patch.chdir(folder)
+    with client_online(folder) as server:
         yield server
-        wandb.teardown()
 
 
 @pytest.fixture(scope="module")

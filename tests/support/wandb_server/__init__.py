@@ -4,7 +4,7 @@ The real, unmodified wandb client logs to it and reads from it; see `WandbServer
 """
 
 from .abilities import Abilities
-from .client import client_environment, detached
+from .client import client_environment, client_online, detached
 from .faults import FINAL, KINDS, RETRIABLE, Faults
 from .records import Alert, Request
 from .server import WandbServer
@@ -19,5 +19,6 @@ __all__ = [
     "Request",
     "WandbServer",
     "client_environment",
+    "client_online",
     "detached",
 ]

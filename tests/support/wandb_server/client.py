@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+import pytest
 
-    from .server import WandbServer
+from .server import WandbServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 
 def client_environment(server: WandbServer, folder: Path) -> dict[str, str]:
@@ -30,6 +33,19 @@ def client_environment(server: WandbServer, folder: Path) -> dict[str, str]:
         "WANDB_X_GRAPHQL_RETRY_WAIT_MIN_SECONDS": "1",
         "WANDB_X_FILE_STREAM_TRANSMIT_INTERVAL": "1",
     }
+
+
+@contextmanager
+def client_online(folder: Path, **variables: str) -> Iterator[WandbServer]:
+    """Give a server to which the client of this process logs, with its files and the work in `folder`."""
+    import wandb
+
+    with WandbServer() as server, pytest.MonkeyPatch.context() as patch:
+        for name, value in (client_environment(server, folder) | variables).items():
+            patch.setenv(name, value)
+        patch.chdir(folder)
+        yield server
+        wandb.teardown()
 
 
 def detached(environ: Mapping[str, str]) -> dict[str, str]:
