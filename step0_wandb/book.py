@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from step0_wandb import documents
 from step0_wandb.errors import Step0Error
 from step0_wandb.store import Wanted
+from step0_wandb.text import json_documents
 from step0_wandb.weights import Carrier, from_json, keys_of, weight_book
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def keep_book(store: Store, profiles: Profiles, runs: pd.DataFrame, *, installed
             return {}
 
     book = weight_book(_carriers(store, profiles, runs), profiles, packages)
-    store.set_meta(NOTE, documents.plain(book))
+    store.set_meta(NOTE, json_documents.plain(book))
 
 
 def _carriers(store: Store, profiles: Profiles, runs: pd.DataFrame) -> Iterator[Carrier]:

@@ -14,7 +14,7 @@ from step0_wandb.sources.credentials import find_server
 from step0_wandb.sources.diagnose import Finding, diagnose, failed
 from step0_wandb.step0 import Step0Finder
 from step0_wandb.store import Message, Store, store_exists
-from step0_wandb.text import count, when
+from step0_wandb.text.formatting import count, when
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

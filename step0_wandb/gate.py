@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from step0_wandb.errors import NoStep0Error, SourceError, UsageError
 from step0_wandb.job import profiles_of
-from step0_wandb.paths import is_there
 from step0_wandb.pull import pull
 from step0_wandb.rollouts import RolloutFinder, judge_later
 from step0_wandb.single import basis_of, judge_one
 from step0_wandb.sources.address import LocalAddress, RemoteAddress, parse_address
 from step0_wandb.step0 import Step0Finder
 from step0_wandb.store import NOWHERE, Store, store_exists
-from step0_wandb.text import span_text
+from step0_wandb.text.formatting import span_text
+from step0_wandb.text.paths import is_there
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from step0_wandb import documents
-from step0_wandb.text import count
+from step0_wandb.text import json_documents
+from step0_wandb.text.formatting import count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,7 +70,7 @@ def keep_goodness(store: Store, table: pd.DataFrame) -> None:
     """Write the table of `ranges.goodness_of_fit` into the store."""
     rows = table.reset_index().to_dict("records")
     found = [GoodnessOfFit(**{str(name): _known(value) for name, value in row.items()}) for row in rows]
-    store.set_meta(NOTE, documents.plain(found))
+    store.set_meta(NOTE, json_documents.plain(found))
 
 
 def read_goodness(store: Store) -> tuple[GoodnessOfFit, ...]:

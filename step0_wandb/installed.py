@@ -11,7 +11,7 @@ from step0_wandb.errors import SourceError, Step0Error
 from step0_wandb.explaining.explanation import FLAGGED
 from step0_wandb.explaining.packages import FILE, changes, read_requirements
 from step0_wandb.sources.runfile import was_written_to
-from step0_wandb.text import key_text
+from step0_wandb.text.formatting import key_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

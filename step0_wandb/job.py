@@ -20,10 +20,10 @@ from step0_wandb.profiles import load_profiles
 from step0_wandb.pull import Outside, pull
 from step0_wandb.records import VERDICTS
 from step0_wandb.settings import environment, load_settings
-from step0_wandb.sheet import Line, Sheet
 from step0_wandb.step0 import Step0Finder
 from step0_wandb.store import Store
-from step0_wandb.text import count
+from step0_wandb.text.formatting import count
+from step0_wandb.text.summary import Line, Sheet
 from step0_wandb.weights import keys_of
 from step0_wandb.writing.target import targets
 

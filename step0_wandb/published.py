@@ -10,7 +10,7 @@ from pydantic import Field
 
 from step0_wandb.profiles import tables
 from step0_wandb.profiles.expression import model_family
-from step0_wandb.text import count, number, ratio
+from step0_wandb.text.formatting import count, number, ratio
 
 
 class Published(tables.Table):

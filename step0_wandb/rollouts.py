@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from step0_wandb.checks import Level
 from step0_wandb.records import LATER_CHECKS, HistoryRow
 from step0_wandb.step0 import Step0Finder
-from step0_wandb.text import count, number, ratio
+from step0_wandb.text.formatting import count, number, ratio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from step0_wandb.checks import Why
 from step0_wandb.published import published_for
-from step0_wandb.text import number
+from step0_wandb.text.formatting import number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -12,8 +12,8 @@ from pydantic import BaseModel, ValidationError
 
 from step0_wandb.errors import UsageError
 from step0_wandb.options import Settings
-from step0_wandb.paths import is_there, user_path
-from step0_wandb.secrets import looks_like_key
+from step0_wandb.text.paths import is_there, user_path
+from step0_wandb.text.redact import looks_like_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

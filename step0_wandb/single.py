@@ -11,13 +11,13 @@ from step0_wandb.errors import NoStep0Error, SourceError, Step0Error, UsageError
 from step0_wandb.explaining.explanation import explain_judged
 from step0_wandb.installed import Installed
 from step0_wandb.job import profiles_of, read_into
-from step0_wandb.paths import is_there, user_path
 from step0_wandb.pull import pull
 from step0_wandb.rollouts import RolloutFinder, judge_later
 from step0_wandb.sources.address import RemoteAddress, parse_address
 from step0_wandb.step0 import Step0Finder
 from step0_wandb.store import NOWHERE, Store, columns_of, store_exists
-from step0_wandb.text import count
+from step0_wandb.text.formatting import count
+from step0_wandb.text.paths import is_there, user_path
 from step0_wandb.writing import travelling_ranges
 
 if TYPE_CHECKING:

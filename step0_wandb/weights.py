@@ -166,7 +166,7 @@ def image_of(config: Mapping[str, Json]) -> str:
 
 
 def from_json(document: Json) -> list[WeightCheck]:
-    """Return the book that `documents.plain` made JSON of; None is an empty one."""
+    """Return the book that `json_documents.plain` made JSON of; None is an empty one."""
     return [_of_json(item) for item in cast("list[dict[str, Any]]", document or [])]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.exceptions import TyperException
 
-from step0_wandb import __version__, documents
+from step0_wandb import __version__
 from step0_wandb.cli import (
     check,
     demo,
@@ -31,6 +31,7 @@ from step0_wandb.cli import (
 )
 from step0_wandb.cli.session import command, now
 from step0_wandb.errors import Step0Error, UsageError
+from step0_wandb.text import json_documents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -118,7 +119,7 @@ def run(words: Sequence[str]) -> int:
 
 def _fail(error: Step0Error, *, as_json: bool) -> int:
     if as_json:
-        typer.echo(documents.dumps(documents.error_document(error)))
+        typer.echo(json_documents.dumps(json_documents.error_document(error)))
     output.error(error)
     return error.exit_code
 

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from step0_wandb import documents
 from step0_wandb.cli import output
 from step0_wandb.cli.session import FailOn, Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.cli.sync import PARTLY, VERDICT
+from step0_wandb.text import json_documents
 
 NO_STEP0 = 8
 
@@ -48,7 +48,7 @@ def check(
     for problem in one.problems:
         output.warn(f"problem: {problem.where}: {problem.what}")
     if session.as_json:
-        output.print_json(documents.document("check", run=run))
+        output.print_json(json_documents.document("check", run=run))
     else:
         output.print_run(run, output.console())
     if (session.fail_on or FailOn.broken).hit_by(run):

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from step0_wandb import documents
 from step0_wandb.cli import output
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
-from step0_wandb.text import clean
+from step0_wandb.text import json_documents
+from step0_wandb.text.formatting import clean
 
 if TYPE_CHECKING:
     from step0_wandb.checkup import Checkup
@@ -43,7 +43,7 @@ def doctor(
     if test_alert:
         found += _test(checkup, session)
     if session.as_json:
-        output.print_json(documents.document("doctor", findings=found))
+        output.print_json(json_documents.document("doctor", findings=found))
     else:
         _print(found)
     raise typer.Exit(next((finding.exit_code for finding in found if finding.outcome == "fail"), 0))

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from step0_wandb import documents
 from step0_wandb.cli import output, tables
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
-from step0_wandb.text import clean, count, shorten
+from step0_wandb.text import json_documents
+from step0_wandb.text.formatting import clean, count, shorten
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,7 +40,7 @@ def explain(
 
 
 def _document(found: Explanation) -> dict[str, Json]:
-    return documents.document(
+    return json_documents.document(
         "explain",
         run=found.run,
         causes=[f"{cause.text}: {cause.advice}" for cause in found.causes],

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from step0_wandb import documents
 from step0_wandb.cli import output
 from step0_wandb.cli.check import NO_STEP0
 from step0_wandb.cli.runs import span_of
 from step0_wandb.cli.session import FailOn, Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.cli.sync import VERDICT
+from step0_wandb.text import json_documents
 
 if TYPE_CHECKING:
     from step0_wandb.launch import Newest
@@ -114,7 +114,7 @@ def _newest(session: Session, group: str | None, name: str | None, since: str | 
 def _call(command: str, run: JudgedRun, stopped: Stopped | None) -> None:
     """Run the launch script's own command; what it prints is no part of our answer."""
     from step0_wandb.settings import environment
-    from step0_wandb.text import clean
+    from step0_wandb.text.formatting import clean
 
     about = {
         "RUN": run.run,
@@ -135,4 +135,4 @@ def _call(command: str, run: JudgedRun, stopped: Stopped | None) -> None:
 def _document(run: JudgedRun, stopped: Stopped | None) -> dict[str, Json]:
     """Return the answer as the document of the contract."""
     asked = {"asked": bool(stopped and stopped.asked), "stopped": bool(stopped and stopped.stopped)}
-    return documents.document("gate", run=run, stop=asked)
+    return json_documents.document("gate", run=run, stop=asked)

@@ -12,7 +12,7 @@ from step0_wandb.cli.label import find_setup
 from step0_wandb.cli.runs import span_of
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.errors import UsageError
-from step0_wandb.text import when
+from step0_wandb.text.formatting import when
 
 if TYPE_CHECKING:
     from step0_wandb.store import Retraction, Store

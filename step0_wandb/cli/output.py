@@ -6,9 +6,9 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from step0_wandb import documents
 from step0_wandb.cli import tables, telling
-from step0_wandb.text import MISSING, clean, key_text, number, when
+from step0_wandb.text import json_documents
+from step0_wandb.text.formatting import MISSING, clean, key_text, number, when
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -51,7 +51,7 @@ def console(*, err: bool = False) -> Console:
 
 def print_json(value: Mapping[str, Json]) -> None:
     """Print one document."""
-    sys.stdout.write(documents.dumps(dict(value)) + "\n")
+    sys.stdout.write(json_documents.dumps(dict(value)) + "\n")
 
 
 def print_stamped(text: str, clock: Callable[[], datetime]) -> None:

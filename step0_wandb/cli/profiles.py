@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING
 
-from step0_wandb import documents
 from step0_wandb.cli import output, tables
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
-from step0_wandb.text import MISSING
+from step0_wandb.text import json_documents
+from step0_wandb.text.formatting import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ def profiles(session: Session) -> None:
             | {"gap_statistic": {gap.metric: gap.statistic for gap in profile.metrics.gap}}
             for profile in known
         ]
-        output.print_json(documents.document("profiles", profiles=rows))
+        output.print_json(json_documents.document("profiles", profiles=rows))
         return
     out = output.console()
     if out.width >= tables.WIDE:

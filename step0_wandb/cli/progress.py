@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from step0_wandb.cli import output
-from step0_wandb.text import clean, count
+from step0_wandb.text.formatting import clean, count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

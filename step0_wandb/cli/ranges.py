@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from step0_wandb import documents
 from step0_wandb.cli import output, tables
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.goodness import read_goodness
-from step0_wandb.text import clean, number
+from step0_wandb.text import json_documents
+from step0_wandb.text.formatting import clean, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ def ranges(
         metrics = {item.gap_metric for item in found}
         fits = [fit for fit in read_goodness(store) if fit.gap_metric in metrics]
     if session.as_json:
-        output.print_json(documents.document("ranges", setups=found, goodness_of_fit=fits))
+        output.print_json(json_documents.document("ranges", setups=found, goodness_of_fit=fits))
         return
     out = output.console()
     none = output.nothing("setups", filtered=setup is not None)

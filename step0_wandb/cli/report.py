@@ -11,7 +11,7 @@ from step0_wandb.cli import output
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.cli.sync import PARTLY, tell_written
 from step0_wandb.errors import UsageError
-from step0_wandb.text import clean
+from step0_wandb.text.formatting import clean
 
 if TYPE_CHECKING:
     from step0_wandb.writing.target import Published

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from step0_wandb import documents
 from step0_wandb.cli import output, tables
 from step0_wandb.cli.session import FailOn, Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.cli.sync import VERDICT
 from step0_wandb.errors import UsageError
 from step0_wandb.records import VERDICTS
+from step0_wandb.text import json_documents
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -45,7 +45,7 @@ def runs(
     with session.open_store() as store:
         found = store.judged(verdict=verdict, since=after, user=user, setup=setup)
     if session.as_json:
-        output.print_json(documents.document("runs", runs=found))
+        output.print_json(json_documents.document("runs", runs=found))
     else:
         out = output.console()
         none = output.nothing("runs", filtered=any((verdict, since, user, setup)))

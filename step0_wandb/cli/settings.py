@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from step0_wandb import documents
 from step0_wandb.cli import output, tables
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.errors import UsageError
-from step0_wandb.text import clean
+from step0_wandb.text import json_documents
+from step0_wandb.text.formatting import clean
 
 
 @without("dry_run", "fail_on")
@@ -41,7 +41,7 @@ def settings(
             return
     rows = describe(session.loaded)
     if session.as_json:
-        output.print_json(documents.document("settings", settings=rows))
+        output.print_json(json_documents.document("settings", settings=rows))
         return
     out, origin = output.console(), session.loaded.file
     out.print(clean(f"file: {origin or 'none'}"), soft_wrap=True)

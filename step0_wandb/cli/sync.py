@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from step0_wandb import documents
 from step0_wandb.cli import output
 from step0_wandb.cli.session import FailOn, LogFormat, Session  # noqa: TC001 - typer reads the annotation
-from step0_wandb.text import clean
+from step0_wandb.text import json_documents
+from step0_wandb.text.formatting import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -57,7 +57,7 @@ def sync(
 def sync_document(result: SyncResult) -> dict[str, Json]:
     """Return the result as the document of the contract."""
     names = ("sources", "counts", "changed", "alerts", "setups", "problems", "written")
-    return documents.document("sync", **{name: getattr(result, name) for name in names})
+    return json_documents.document("sync", **{name: getattr(result, name) for name in names})
 
 
 def exit_code(result: SyncResult, fail_on: FailOn) -> int:

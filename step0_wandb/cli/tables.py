@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from step0_wandb.text import MISSING, clean, number, ratio, when
+from step0_wandb.text.formatting import MISSING, clean, number, ratio, when
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -8,7 +8,7 @@ import sys
 from datetime import UTC
 from typing import TYPE_CHECKING
 
-from step0_wandb.text import clean
+from step0_wandb.text.formatting import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from step0_wandb import documents
 from step0_wandb.cli import output, tables
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
-from step0_wandb.text import clean
+from step0_wandb.text import json_documents
+from step0_wandb.text.formatting import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ def weights(session: Session) -> None:
     with session.open_store() as store:
         book = read_book(store)
     if session.as_json:
-        output.print_json(documents.document("weights", weights=book))
+        output.print_json(json_documents.document("weights", weights=book))
     elif book:
         _print(book, output.console())
     else:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 from step0_wandb.explaining.causes import Evidence, blind_spots, find_causes
 from step0_wandb.profiles.expression import as_number, model_name
 from step0_wandb.published import published_for
-from step0_wandb.sheet import Line, Sheet
-from step0_wandb.text import clean, count, key_text, number, when
+from step0_wandb.text.formatting import clean, count, key_text, number, when
+from step0_wandb.text.summary import Line, Sheet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from step0_wandb.explaining.explanation import differences, one_line
-from step0_wandb.text import clean, count
+from step0_wandb.text.formatting import clean, count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from step0_wandb.errors import UsageError
 from step0_wandb.plots import drawing
 from step0_wandb.plots.runs import need, plain
-from step0_wandb.text import count
+from step0_wandb.text.formatting import count
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from step0_wandb.plots import drawing
 from step0_wandb.plots.runs import gravity, plain, read_limits, read_runs
-from step0_wandb.text import number
+from step0_wandb.text.formatting import number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from step0_wandb.errors import UsageError
-from step0_wandb.text import clean, shorten
+from step0_wandb.text.formatting import clean, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.errors import UsageError
-from step0_wandb.paths import is_there
 from step0_wandb.profiles.reading import load_profile
+from step0_wandb.text.paths import is_there
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

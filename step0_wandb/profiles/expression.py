@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.errors import UsageError
-from step0_wandb.literal import namespace
+from step0_wandb.text.python_values import namespace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from step0_wandb.records import ALIVE
-from step0_wandb.text import clean, count, shorten, web_url
+from step0_wandb.text.formatting import clean, count, shorten, web_url
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

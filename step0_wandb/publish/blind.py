@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from step0_wandb.text import count, number
+from step0_wandb.text.formatting import count, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

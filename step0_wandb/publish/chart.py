@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
-from step0_wandb.text import clean, shorten
+from step0_wandb.text.formatting import clean, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

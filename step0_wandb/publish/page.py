@@ -15,7 +15,7 @@ from step0_wandb.publish.blind import WITHOUT_STEP0, blind_spots
 from step0_wandb.publish.chart import FLAGGED, draw, gravity, standing
 from step0_wandb.published import published_for
 from step0_wandb.records import ALIVE, CHECKS, VERDICTS
-from step0_wandb.text import clean, count, number, ratio, shorten, web_url, when
+from step0_wandb.text.formatting import clean, count, number, ratio, shorten, web_url, when
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

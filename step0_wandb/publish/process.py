@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from step0_wandb.publish.report import DESCRIPTION, TITLE
 from step0_wandb.records import OWN_JOB_TYPE
-from step0_wandb.text import clean, shorten
+from step0_wandb.text.formatting import clean, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

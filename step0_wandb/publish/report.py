@@ -18,7 +18,7 @@ from step0_wandb.publish.blind import blind_spots
 from step0_wandb.publish.chart import FLAGGED, gravity, standing
 from step0_wandb.publish.page import basis, title_of
 from step0_wandb.records import ALIVE
-from step0_wandb.text import MISSING, clean, count, number, shorten, web_url, when
+from step0_wandb.text.formatting import MISSING, clean, count, number, shorten, web_url, when
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -22,12 +22,12 @@ from pydantic import (  # noqa: TC002 - pydantic reads the annotations
     ValidationError,
 )
 
-from step0_wandb.documents import document
 from step0_wandb.errors import SourceError, UsageError
 from step0_wandb.records import SetupRange
 from step0_wandb.store import Accept, Label, Mute, Retraction
 from step0_wandb.store.outbox import AlertLevel, Channel  # noqa: TC001 - as above
 from step0_wandb.store.people import BY_TAG
+from step0_wandb.text.json_documents import document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

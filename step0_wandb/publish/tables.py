@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from step0_wandb.publish.chart import FLAGGED, gravity, standing
 from step0_wandb.records import ALIVE, VERDICTS
-from step0_wandb.text import clean, shorten, web_url
+from step0_wandb.text.formatting import clean, shorten, web_url
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

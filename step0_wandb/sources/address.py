@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from step0_wandb.errors import UsageError
-from step0_wandb.paths import is_there, user_path
+from step0_wandb.text.paths import is_there, user_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from step0_wandb.errors import CredentialsError, UsageError
-from step0_wandb.paths import user_path
+from step0_wandb.text.paths import user_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

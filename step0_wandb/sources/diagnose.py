@@ -13,7 +13,7 @@ from step0_wandb.sources.graphql import Asking
 from step0_wandb.sources.history import first_look
 from step0_wandb.sources.progress import Progress
 from step0_wandb.sources.queries import ORDER, Fields, page_document, read_page, to_json
-from step0_wandb.text import clean, count
+from step0_wandb.text.formatting import clean, count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 
 from step0_wandb.pages import Reading
 from step0_wandb.records import OWN_JOB_TYPE, RunRecord
-from step0_wandb.secrets import scrub
 from step0_wandb.sources.messages import RunInfo
 from step0_wandb.sources.runfile import TURN
+from step0_wandb.text.redact import scrub
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

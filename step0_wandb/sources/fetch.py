@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.records import OWN_JOB_TYPE
-from step0_wandb.secrets import scrub
 from step0_wandb.sources.batches import OWN, Ask, Lost, usable
 from step0_wandb.sources.faults import BAD_REQUEST, RequestFailed
 from step0_wandb.sources.graphql import ALIVE, ONE_RUN, PAGE, Asking
@@ -22,6 +21,7 @@ from step0_wandb.sources.queries import (
     read_run,
     to_json,
 )
+from step0_wandb.text.redact import scrub
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

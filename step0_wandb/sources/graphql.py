@@ -25,7 +25,7 @@ from step0_wandb.sources.faults import (
 )
 from step0_wandb.sources.http import HttpTransport, Limits
 from step0_wandb.sources.shapes import misfit
-from step0_wandb.text import clean
+from step0_wandb.text.formatting import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -11,13 +11,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from step0_wandb.literal import LiteralError, Numeral, parse
+from step0_wandb.text.python_values import LiteralError, Numeral, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from step0_wandb.literal import Value
     from step0_wandb.profiles.tables import Console
+    from step0_wandb.text.python_values import Value
 
 TENSOR_DECIMALS = 4
 """What PyTorch prints of a tensor."""

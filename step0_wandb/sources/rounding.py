@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from step0_wandb.records import Rule
-from step0_wandb.text import number
+from step0_wandb.text.formatting import number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

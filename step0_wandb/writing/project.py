@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from step0_wandb.errors import Step0Error
 from step0_wandb.publish.state import DamagedStateError, fingerprint, import_state, read_state
 from step0_wandb.records import Problem, SetupRange
-from step0_wandb.text import count, span_text
+from step0_wandb.text.formatting import count, span_text
 from step0_wandb.writing.target import Content, Memory, Published, plan, shelf_of, write
 
 if TYPE_CHECKING:

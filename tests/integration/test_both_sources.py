@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 import wandb
 
-from step0_wandb.documents import plain
+from step0_wandb.text.json_documents import plain
 from tests.support.project import Lab
 from tests.support.server_source import CONFIG
 from tests.support.wandb_server import client_online

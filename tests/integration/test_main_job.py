@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from step0_wandb import documents
 from step0_wandb.job import Job, run_sync
 from step0_wandb.settings import load_settings
 from step0_wandb.store import Accept, Label, Store
+from step0_wandb.text import json_documents
 from tests.support.miles import miles_run
 from tests.support.runs import Client, run_record, wandb_file, write_file
 
@@ -236,7 +236,9 @@ def test_the_order_of_arrival_does_not_matter(tmp_path):
         for at in range(17)[::order]:
             miles_run(folder, f"ref{at:02}", REFERENCE[at], started=1767225600 + at)
             sync(folder)
-    assert documents.plain(list(judged(forth).values())) == documents.plain(list(judged(back).values()))
+    assert json_documents.plain(list(judged(forth).values())) == json_documents.plain(
+        list(judged(back).values())
+    )
 
 
 def test_runs_of_the_real_client_give_the_same_verdicts(tmp_path):
@@ -258,7 +260,7 @@ def test_runs_of_the_real_client_give_the_same_verdicts(tmp_path):
 def test_the_result_of_a_sync_fits_the_contract(tmp_path):
     reference(tmp_path)
     miles_run(tmp_path, "new", 0.0461)
-    result = documents.plain(sync(tmp_path))
+    result = json_documents.plain(sync(tmp_path))
     run = result["changed"][0]
     assert {"source", "runs_seen", "runs_new", "requests", "seconds", "error"} <= result["sources"][0].keys()
     wanted = (

@@ -12,9 +12,9 @@ PACKAGE = Path(step0_wandb.__file__).parent
 LAYERS = [
     ["errors"],
     ["records"],
+    ["text"],
     ["pages"],
-    ["text", "paths", "secrets", "documents", "literal"],
-    ["options", "sheet", "launch"],
+    ["options", "launch"],
     ["settings"],
     ["profiles"],
     ["step0"],

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from step0_wandb.literal import OPAQUE, LiteralError, Numeral, namespace, parse
+from step0_wandb.text.python_values import OPAQUE, LiteralError, Numeral, namespace, parse
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from step0_wandb.secrets import looks_like_key, scrub
+from step0_wandb.text.redact import looks_like_key, scrub
 
 HEX = "0123456789abcdef0123456789abcdef01234567"
 KEYS = [

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from step0_wandb.documents import dumps
-from step0_wandb.text import clean, count, number, ratio, shorten, web_url, when
+from step0_wandb.text.formatting import clean, count, number, ratio, shorten, web_url, when
+from step0_wandb.text.json_documents import dumps
 
 HOSTILE = st.text(st.sampled_from("\x1b\x9b\x9d\x07\x9c[]\\;0m\u202eaP_\n"), max_size=60)
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from step0_wandb import documents
 from step0_wandb.profiles import load_profiles
+from step0_wandb.text import json_documents
 from step0_wandb.weights import FAILED, ONCE, Carrier, from_json, image_of, keys_of, weight_book
 
 PROFILES = load_profiles()
@@ -262,5 +262,5 @@ def test_of_each_model_two_runs_are_asked_at_most():
 
 def test_the_book_comes_back_from_json_as_it_was():
     entries = book(carrier("a", **FLAG), carrier("b", **image("miles:v6")), carrier("c", **DIED))
-    assert from_json(json.loads(json.dumps(documents.plain(entries)))) == entries
+    assert from_json(json.loads(json.dumps(json_documents.plain(entries)))) == entries
     assert from_json(None) == []

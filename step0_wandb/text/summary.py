@@ -7,7 +7,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import Final
 
-from step0_wandb.text import clean, web_url
+from step0_wandb.text.formatting import clean, web_url
 
 WIDTH: Final = 100
 _ABOUT: Final = 8

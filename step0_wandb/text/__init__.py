@@ -1,0 +1,1 @@
+"""Text in and out: untrusted names made harmless, secrets removed, values read and documents written."""
