@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from step0_wandb.pull import Outside
-    from step0_wandb.settings import Loaded
+    from step0_wandb.settings.load import Loaded
     from step0_wandb.sources.credentials import Account
     from step0_wandb.sources.graphql import GraphQLClient
 

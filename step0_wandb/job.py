@@ -19,7 +19,7 @@ from step0_wandb.installed import Installed, compared
 from step0_wandb.profiles import load_profiles
 from step0_wandb.pull import Outside, pull
 from step0_wandb.records import VERDICTS
-from step0_wandb.settings import environment, load_settings
+from step0_wandb.settings.load import environment, load_settings
 from step0_wandb.step0 import Step0Finder
 from step0_wandb.store import Store
 from step0_wandb.text.formatting import count
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from step0_wandb.profiles import Profiles
     from step0_wandb.pull import Pulled, SourceResult
     from step0_wandb.records import JudgedRun, Problem, SetupRange
-    from step0_wandb.settings import Loaded
+    from step0_wandb.settings.load import Loaded
     from step0_wandb.writing.target import Written
 
 EXPLAINED = 20

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from step0_wandb.job import Job
     from step0_wandb.records import JudgedRun, Problem, RunFacts, RunRecord
     from step0_wandb.rollouts import Later
-    from step0_wandb.settings import Loaded
+    from step0_wandb.settings.load import Loaded
     from step0_wandb.sources.scan import Readable
     from step0_wandb.store import Label
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from step0_wandb.pull import Outside
-    from step0_wandb.settings import Loaded
+    from step0_wandb.settings.load import Loaded
     from step0_wandb.sources.graphql import GraphQLClient
     from step0_wandb.store import Message
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from step0_wandb.installed import Installed
-    from step0_wandb.options import AlertsSettings
     from step0_wandb.pull import Outside
-    from step0_wandb.settings import Loaded
+    from step0_wandb.settings.load import Loaded
+    from step0_wandb.settings.options import AlertsSettings
     from step0_wandb.store import Queued, Store
     from step0_wandb.store.outbox import AlertLevel, Channel
     from step0_wandb.verdicts import Judgement

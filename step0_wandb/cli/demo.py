@@ -31,7 +31,7 @@ def demo(
     from step0_wandb.cli.sync import print_result, sync_document
     from step0_wandb.demo import write_demo
     from step0_wandb.job import Job, run_sync
-    from step0_wandb.settings import load_settings
+    from step0_wandb.settings.load import load_settings
 
     with writing(quiet=session.quiet) as progress:
         folder = write_demo(directory, now=session.clock(), progress=progress)

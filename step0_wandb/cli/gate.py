@@ -113,7 +113,7 @@ def _newest(session: Session, group: str | None, name: str | None, since: str | 
 
 def _call(command: str, run: JudgedRun, stopped: Stopped | None) -> None:
     """Run the launch script's own command; what it prints is no part of our answer."""
-    from step0_wandb.settings import environment
+    from step0_wandb.settings.load import environment
     from step0_wandb.text.formatting import clean
 
     about = {

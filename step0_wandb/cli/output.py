@@ -41,7 +41,7 @@ def console(*, err: bool = False) -> Console:
     """Return a console on stdout or stderr; names are text there, never markup."""
     from rich.console import Console
 
-    from step0_wandb.settings import environment
+    from step0_wandb.settings.load import environment
 
     out = Console(stderr=err, markup=False, highlight=False, emoji=False, soft_wrap=False)
     if not out.is_terminal and "COLUMNS" not in environment():

@@ -58,7 +58,7 @@ def runs(
 
 def span_of(option: str, text: str) -> timedelta:
     """Return the time span that an option names."""
-    from step0_wandb.options import duration
+    from step0_wandb.settings.options import duration
 
     try:
         return duration(text)

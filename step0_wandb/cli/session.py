@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from step0_wandb.job import Job
     from step0_wandb.profiles import Profiles
     from step0_wandb.records import JudgedRun
-    from step0_wandb.settings import Loaded
+    from step0_wandb.settings.load import Loaded
     from step0_wandb.store import Store
 
 
@@ -69,7 +69,7 @@ class Session:
     def loaded(self) -> Loaded:
         """The settings."""
         from step0_wandb.errors import UsageError
-        from step0_wandb.settings import environment, load_settings
+        from step0_wandb.settings.load import environment, load_settings
 
         try:
             cwd = Path.cwd()

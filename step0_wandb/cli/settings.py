@@ -28,7 +28,7 @@ def settings(
 
     Example: step0-wandb settings --init
     """
-    from step0_wandb.settings import FILE_NAME, describe
+    from step0_wandb.settings.load import FILE_NAME, describe
 
     if init:
         file = session.settings_file or Path(FILE_NAME)
@@ -65,7 +65,7 @@ def _tell_of_store(before: Path, after: Path) -> None:
 
 def _write(file: Path) -> None:
     """Write the commented file, never over another one."""
-    from step0_wandb.options import commented_file
+    from step0_wandb.settings.options import commented_file
 
     try:
         with file.open("x", encoding="utf-8") as new:

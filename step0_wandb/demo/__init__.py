@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from step0_wandb.demo.folder import SETTINGS, DemoFolder, claim
 from step0_wandb.demo.scenario import directories, run_ids
 from step0_wandb.errors import Step0Error
-from step0_wandb.settings import environment
+from step0_wandb.settings.load import environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

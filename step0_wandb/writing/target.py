@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from step0_wandb.publish.state import State
     from step0_wandb.pull import Outside
     from step0_wandb.records import Json, JudgedRun
-    from step0_wandb.settings import Loaded
+    from step0_wandb.settings.load import Loaded
     from step0_wandb.sources.saved import Shelf
     from step0_wandb.store import Store
 

@@ -17,7 +17,7 @@ from playwright.sync_api import sync_playwright
 
 from step0_wandb.demo import write_demo
 from step0_wandb.job import Job, run_sync
-from step0_wandb.settings import load_settings
+from step0_wandb.settings.load import load_settings
 from tests.browser.chromium import QUIET, program
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 from step0_wandb.checkup import RECEIVING
 from step0_wandb.demo import write_demo
 from step0_wandb.errors import Step0Error
-from step0_wandb.settings import load_settings
+from step0_wandb.settings.load import load_settings
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -7,8 +7,8 @@ import tomllib
 
 import pytest
 
-from step0_wandb.options import Settings, SetupSettings
-from step0_wandb.settings import load_settings
+from step0_wandb.settings.load import load_settings
+from step0_wandb.settings.options import Settings, SetupSettings
 from tests.support.command import run, run_here
 from tests.support.miles import miles_run
 

@@ -18,7 +18,7 @@ from step0_wandb.demo import write_demo
 from step0_wandb.demo.scenario import directories
 from step0_wandb.errors import Step0Error, UsageError
 from step0_wandb.job import Job, run_sync
-from step0_wandb.settings import load_settings
+from step0_wandb.settings.load import load_settings
 from step0_wandb.single import explain_run
 from tests.support.command import run_here
 from tests.support.miles import miles_run

@@ -10,7 +10,7 @@ import pytest
 
 from step0_wandb.explaining.explanation import explain_judged
 from step0_wandb.job import Job, profiles_of, run_sync
-from step0_wandb.settings import load_settings
+from step0_wandb.settings.load import load_settings
 from step0_wandb.single import explain_run
 from step0_wandb.store import Store
 from tests.support.command import run_here

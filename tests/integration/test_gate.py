@@ -12,7 +12,7 @@ from step0_wandb.gate import Gate, Patience
 from step0_wandb.job import Job, run_sync
 from step0_wandb.launch import Newest
 from step0_wandb.records import OWN_JOB_TYPE
-from step0_wandb.settings import load_settings
+from step0_wandb.settings.load import load_settings
 from step0_wandb.stopping import stop
 from tests.support.live import Live
 from tests.support.miles import CONFIG, GAP, miles_run

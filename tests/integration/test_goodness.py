@@ -10,7 +10,7 @@ import pytest
 import step0_wandb as s0
 from step0_wandb.goodness import GoodnessOfFit, keep_goodness, read_goodness
 from step0_wandb.job import Job, run_sync
-from step0_wandb.settings import load_settings
+from step0_wandb.settings.load import load_settings
 from step0_wandb.store import NOWHERE, Store
 from tests.support.command import run
 from tests.support.miles import miles_run

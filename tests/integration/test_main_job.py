@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from step0_wandb.job import Job, run_sync
-from step0_wandb.settings import load_settings
+from step0_wandb.settings.load import load_settings
 from step0_wandb.store import Accept, Label, Store
 from step0_wandb.text import json_documents
 from tests.support.miles import miles_run

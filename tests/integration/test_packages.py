@@ -8,7 +8,7 @@ import pytest
 
 from step0_wandb.errors import SourceError
 from step0_wandb.job import Job, run_sync
-from step0_wandb.settings import load_settings
+from step0_wandb.settings.load import load_settings
 from step0_wandb.single import explain_run
 from step0_wandb.sources.credentials import Account, Server
 from step0_wandb.sources.download import Download

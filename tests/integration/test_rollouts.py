@@ -9,7 +9,7 @@ from step0_wandb.errors import UsageError
 from step0_wandb.job import Job, run_sync
 from step0_wandb.profiles import load_profiles
 from step0_wandb.pull import Outside
-from step0_wandb.settings import load_settings
+from step0_wandb.settings.load import load_settings
 from step0_wandb.single import judge_one, read_one
 from step0_wandb.sources.address import RemoteAddress
 from step0_wandb.sources.credentials import Places

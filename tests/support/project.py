@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from step0_wandb.job import Job, run_sync
-from step0_wandb.settings import load_settings
+from step0_wandb.settings.load import load_settings
 from step0_wandb.store import Store
 from tests.support.command import Answer
 from tests.support.server_source import CONFIG, miles_rows

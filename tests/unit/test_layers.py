@@ -14,7 +14,7 @@ LAYERS = [
     ["records"],
     ["text"],
     ["pages"],
-    ["options", "launch"],
+    ["launch"],
     ["settings"],
     ["profiles"],
     ["step0"],
@@ -77,4 +77,4 @@ def test_every_part_of_the_package_has_its_layer():
 
 def test_no_module_reads_the_environment_but_settings():
     readers = {path for path in MODULES if "os.environ" in path.read_text() or "getenv" in path.read_text()}
-    assert readers == {PACKAGE / "settings.py"}
+    assert readers == {PACKAGE / "settings" / "load.py"}

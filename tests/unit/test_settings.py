@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from step0_wandb.errors import UsageError
-from step0_wandb.options import duration
-from step0_wandb.settings import describe, load_settings
+from step0_wandb.settings.load import describe, load_settings
+from step0_wandb.settings.options import duration
 
 
 def write(folder, text, name="step0.toml"):

@@ -3,7 +3,7 @@
 import pytest
 
 from step0_wandb.errors import UsageError
-from step0_wandb.settings import load_settings
+from step0_wandb.settings.load import load_settings
 from step0_wandb.writing.target import shown_in, targets
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ValidationError
 
 from step0_wandb.errors import UsageError
-from step0_wandb.options import Settings
+from step0_wandb.settings.options import Settings
 from step0_wandb.text.paths import is_there, user_path
 from step0_wandb.text.redact import looks_like_key
 

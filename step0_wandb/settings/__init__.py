@@ -1,0 +1,1 @@
+"""The tool's own settings: every option, and where its value comes from."""
