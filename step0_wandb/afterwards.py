@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from step0_wandb.errors import SourceError, Step0Error
 from step0_wandb.records import ALIVE, Problem
-from step0_wandb.sources.address import RemoteAddress
+from step0_wandb.wandb_api.address import RemoteAddress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from step0_wandb.pages import FileMark
     from step0_wandb.pull import Outside
     from step0_wandb.records import Json, RunRecord
     from step0_wandb.rollouts import Later, RolloutFinder
+    from step0_wandb.sources.base import FileMark
     from step0_wandb.store import Store
 
 NOTE = "afterwards"
@@ -36,7 +36,7 @@ def with_server_rows(record: RunRecord, finder: RolloutFinder, outside: Outside)
     UsageError
         The run does not exist any more.
     """
-    from step0_wandb.sources.rollouts import RolloutRows
+    from step0_wandb.sources.server.rollouts import RolloutRows
 
     name = finder.find(record).profile
     if name is None:
@@ -100,7 +100,7 @@ def _read(record: RunRecord, path: str | None, finder: RolloutFinder, outside: O
     """Return a stored run as its source has it now, with the rows of its rollouts."""
     if record.url is not None:
         return with_server_rows(record, finder, outside)
-    from step0_wandb.sources.offline import OfflineSource
+    from step0_wandb.sources.offline.source import OfflineSource
 
     if path is None:
         raise SourceError("its directory is not known")

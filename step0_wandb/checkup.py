@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
-from step0_wandb.alerting.delivery import OWN_RUN, Delivery
 from step0_wandb.errors import SourceError, Step0Error
 from step0_wandb.job import profiles_of
-from step0_wandb.publish.webhook import webhook_url
-from step0_wandb.sources.address import RemoteAddress, parse_address
-from step0_wandb.sources.credentials import find_server
-from step0_wandb.sources.diagnose import Finding, diagnose, failed
+from step0_wandb.publish.alerts.deliver import OWN_RUN, Delivery
+from step0_wandb.publish.alerts.webhook import webhook_url
+from step0_wandb.sources.server.diagnose import Finding, diagnose, failed
 from step0_wandb.step0 import Step0Finder
 from step0_wandb.store import Message, Store, store_exists
 from step0_wandb.text.formatting import count, when
+from step0_wandb.wandb_api.address import RemoteAddress, parse_address
+from step0_wandb.wandb_api.credentials import find_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from step0_wandb.pull import Outside
     from step0_wandb.settings.load import Loaded
-    from step0_wandb.sources.credentials import Account
-    from step0_wandb.sources.graphql import GraphQLClient
+    from step0_wandb.wandb_api.client import GraphQLClient
+    from step0_wandb.wandb_api.credentials import Account
 
 RECEIVING: Final = (
     "W&B sends an alert to the person whose run it is: there each turns on User Settings > Alerts > "
@@ -121,9 +121,9 @@ class Checkup:
         yield from diagnose(self.outside.places, remote, finder, connect=self._connect)
 
     def _connect(self, account: Account) -> GraphQLClient:
-        from step0_wandb.sources.graphql import GraphQLClient
-        from step0_wandb.sources.http import Limits
-        from step0_wandb.sources.pace import Pace
+        from step0_wandb.wandb_api.client import GraphQLClient
+        from step0_wandb.wandb_api.http import Limits
+        from step0_wandb.wandb_api.rate_limit import Pace
 
         limits = Limits(deadline_s=_DEADLINE_S, patience_s=_PATIENCE_S)
         return GraphQLClient(account, pace=Pace(), environ=self.outside.places.environ, limits=limits)

@@ -11,11 +11,11 @@ from step0_wandb.job import profiles_of
 from step0_wandb.pull import pull
 from step0_wandb.rollouts import RolloutFinder, judge_later
 from step0_wandb.single import basis_of, judge_one
-from step0_wandb.sources.address import LocalAddress, RemoteAddress, parse_address
 from step0_wandb.step0 import Step0Finder
 from step0_wandb.store import NOWHERE, Store, store_exists
 from step0_wandb.text.formatting import span_text
 from step0_wandb.text.paths import is_there
+from step0_wandb.wandb_api.address import LocalAddress, RemoteAddress, parse_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from step0_wandb.pull import Outside
     from step0_wandb.records import JudgedRun, RunRecord
     from step0_wandb.rollouts import Later
-    from step0_wandb.sources.address import Address
-    from step0_wandb.sources.control import RunControl
-    from step0_wandb.sources.rollouts import RolloutRows
+    from step0_wandb.sources.server.rollouts import RolloutRows
+    from step0_wandb.wandb_api.address import Address
+    from step0_wandb.wandb_api.control import RunControl
 
 _Answer = TypeVar("_Answer")
 
@@ -162,7 +162,7 @@ class Gate:
 
     def _address(self, text: str) -> Address:
         """Return what the text names: a path may not be there yet, a stored run goes by its name too."""
-        from step0_wandb.sources.credentials import find_server
+        from step0_wandb.wandb_api.credentials import find_server
 
         server = find_server(self._job.outside().places) if "://" in text else None
         try:
@@ -290,7 +290,7 @@ class Gate:
                 )
 
     def _following(self, record: RunRecord, address: RemoteAddress) -> RolloutRows:
-        from step0_wandb.sources.rollouts import RolloutRows
+        from step0_wandb.sources.server.rollouts import RolloutRows
 
         profile = self._finder.profiles.by_name[self._finder.find(record).profile or ""]
         return RolloutRows(self._outside().client(), address, profile)
@@ -357,7 +357,7 @@ class Gate:
         return replace(outside, give_up_s=min(outside.give_up_s, left_s))
 
     def _control(self, project: RemoteAddress) -> RunControl:
-        from step0_wandb.sources.control import RunControl
+        from step0_wandb.wandb_api.control import RunControl
 
         return RunControl(self._outside().client(), project)
 

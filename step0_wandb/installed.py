@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from step0_wandb.errors import SourceError, Step0Error
 from step0_wandb.explaining.explanation import FLAGGED
 from step0_wandb.explaining.packages import FILE, changes, read_requirements
-from step0_wandb.sources.runfile import was_written_to
+from step0_wandb.sources.offline.runfile import was_written_to
 from step0_wandb.text.formatting import key_text
 
 if TYPE_CHECKING:
@@ -99,10 +99,10 @@ class Installed:
         on_server = self.store.whereabouts([record.key])[record.key].on_server
         if self.outside is None or not on_server:
             raise SourceError(f"{key_text(record.key)} has no {FILE} beside its files")
-        from step0_wandb.sources.address import RemoteAddress
-        from step0_wandb.sources.credentials import find_account
-        from step0_wandb.sources.download import Download, run_file
-        from step0_wandb.sources.http import Limits
+        from step0_wandb.wandb_api.address import RemoteAddress
+        from step0_wandb.wandb_api.credentials import find_account
+        from step0_wandb.wandb_api.download import Download, run_file
+        from step0_wandb.wandb_api.http import Limits
 
         account = find_account(self.outside.places)
         if record.url and not account.server.owns(record.url):

@@ -11,12 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from step0_wandb import afterwards, alerting, writing
+from step0_wandb import afterwards
 from step0_wandb.book import keep_book, read_book
 from step0_wandb.errors import UsageError
 from step0_wandb.goodness import keep_goodness, read_goodness
 from step0_wandb.installed import Installed, compared
 from step0_wandb.profiles import load_profiles
+from step0_wandb.publish import alerts as alerting
+from step0_wandb.publish import wandb as write_back
+from step0_wandb.publish.wandb.target import targets
 from step0_wandb.pull import Outside, pull
 from step0_wandb.records import VERDICTS
 from step0_wandb.settings.load import environment, load_settings
@@ -25,16 +28,15 @@ from step0_wandb.store import Store
 from step0_wandb.text.formatting import count
 from step0_wandb.text.summary import Line, Sheet
 from step0_wandb.weights import keys_of
-from step0_wandb.writing.target import targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from step0_wandb.profiles import Profiles
+    from step0_wandb.publish.wandb.target import Written
     from step0_wandb.pull import Pulled, SourceResult
     from step0_wandb.records import JudgedRun, Problem, SetupRange
     from step0_wandb.settings.load import Loaded
-    from step0_wandb.writing.target import Written
 
 EXPLAINED = 20
 """Flagged runs of which the page says what to look at first."""
@@ -135,7 +137,7 @@ class Job:
 
     def outside(self) -> Outside:
         """Return what reading sources needs from outside."""
-        from step0_wandb.sources.credentials import Places
+        from step0_wandb.wandb_api.credentials import Places
 
         give_up_s = self.loaded.settings.server.give_up.total_seconds()
         return Outside(Places.of(environment()), self.clock, give_up_s, self.progress)
@@ -198,13 +200,13 @@ def run_sync(job: Job) -> SyncResult:
     with Store.open(job.loaded.store, mode="copy" if job.dry_run else "write") as store:
         pulled = _read_all(store, texts, job, outside)
         unread = [part.result.source for part in pulled if part.failure]
-        ready = writing.restore(store, wanted, outside, unread=unread)
+        ready = write_back.restore(store, wanted, outside, unread=unread)
         store.end_mutes(now=job.clock())
         unfollowed = _follow(store, job, outside)
         news = store.stale
         changed = judge_store(store, job.loaded, outside) if news else ()
         alerts = alerting.deliver(store, job.loaded, outside, dry_run=job.dry_run)
-        published = writing.publish(store, ready, outside, dry_run=job.dry_run)
+        published = write_back.publish(store, ready, outside, dry_run=job.dry_run)
         page = _page(store, job, news=news)
         return SyncResult(
             sources=tuple(part.result for part in pulled),
@@ -280,7 +282,7 @@ def judge_store(store: Store, loaded: Loaded, outside: Outside) -> tuple[str, ..
         keep_goodness(store, fitness_table(result.model))
         keep_book(store, profiles, runs, installed=on_disk)
         alerting.queue(installed, loaded.settings.alerts, result, clock=outside.clock)
-        writing.outdate(store)
+        write_back.outdate(store)
     return changed
 
 
@@ -324,7 +326,7 @@ def _page(store: Store, job: Job, *, news: bool) -> Path | None:
 
 def write_page_of(store: Store, path: Path, profiles: Profiles) -> None:
     """Write the HTML page from the store alone."""
-    from step0_wandb.publish.page import Beside, render_page, write_page
+    from step0_wandb.publish.html.page import Beside, render_page, write_page
 
     judged = store.judged()
     changed = store.meta("changed_at")
@@ -341,7 +343,7 @@ def write_page_of(store: Store, path: Path, profiles: Profiles) -> None:
 def _findings(judged: Sequence[JudgedRun], store: Store, profiles: Profiles) -> dict[str, str]:
     """Return what to look at first in the runs whose cards come first: each needs the configs of its peers."""
     from step0_wandb.explaining.explanation import explain_judged
-    from step0_wandb.publish.page import flagged_first
+    from step0_wandb.publish.html.page import flagged_first
 
     explained = [explain_judged(run, judged, store, profiles) for run in flagged_first(judged, EXPLAINED)]
     return {found.run.run: found.findings[0] for found in explained if found.findings}

@@ -10,11 +10,11 @@ from step0_wandb.errors import UsageError
 from step0_wandb.explaining.explanation import explain_judged
 from step0_wandb.installed import Installed
 from step0_wandb.job import job_of, profiles_of, read_into
+from step0_wandb.publish.wandb import restore
+from step0_wandb.publish.wandb.target import targets
 from step0_wandb.step0 import Step0Finder
 from step0_wandb.store import NOWHERE, Store
 from step0_wandb.verdicts import judged_runs, weigh
-from step0_wandb.writing import restore
-from step0_wandb.writing.target import targets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

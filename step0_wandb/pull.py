@@ -15,22 +15,22 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from step0_wandb.errors import Step0Error
-from step0_wandb.pages import Page
 from step0_wandb.records import Problem
-from step0_wandb.sources.address import LocalAddress, parse_address
-from step0_wandb.sources.offline import OfflineSource
+from step0_wandb.sources.base import Page
+from step0_wandb.sources.offline.source import OfflineSource
+from step0_wandb.wandb_api.address import LocalAddress, parse_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from step0_wandb.pages import Reading
-    from step0_wandb.sources.credentials import Places
-    from step0_wandb.sources.graphql import GraphQLClient
-    from step0_wandb.sources.pace import Pace
-    from step0_wandb.sources.server import ServerSource
+    from step0_wandb.sources.base import Reading
+    from step0_wandb.sources.server.source import ServerSource
     from step0_wandb.step0 import Step0Finder
     from step0_wandb.store import Store
+    from step0_wandb.wandb_api.client import GraphQLClient
+    from step0_wandb.wandb_api.credentials import Places
+    from step0_wandb.wandb_api.rate_limit import Pace
 
 BATCH = 200
 """Runs of a directory that one transaction stores."""
@@ -96,9 +96,9 @@ class Outside:
         CredentialsError
             No key was found.
         """
-        from step0_wandb.sources.credentials import find_account
-        from step0_wandb.sources.graphql import GraphQLClient
-        from step0_wandb.sources.http import Limits
+        from step0_wandb.wandb_api.client import GraphQLClient
+        from step0_wandb.wandb_api.credentials import find_account
+        from step0_wandb.wandb_api.http import Limits
 
         usual_s = Limits().deadline_s
         limits = Limits(deadline_s=min(usual_s, self.give_up_s or usual_s), patience_s=self.give_up_s)
@@ -108,7 +108,7 @@ class Outside:
     @cached_property
     def _pace(self) -> Pace:
         """One rate for all sources together."""
-        from step0_wandb.sources.pace import Pace
+        from step0_wandb.wandb_api.rate_limit import Pace
 
         return Pace()
 
@@ -152,8 +152,8 @@ class _Pull:
             self._name = f"file:{address.path.resolve()}"
             self._local = OfflineSource(address.path, self._finder, clock=outside.clock)
             return
-        from step0_wandb.sources.credentials import find_server
-        from step0_wandb.sources.server import ServerSource
+        from step0_wandb.sources.server.source import ServerSource
+        from step0_wandb.wandb_api.credentials import find_server
 
         parse_address(self._text, server=find_server(outside.places))
         self._name = f"wandb:{address}"

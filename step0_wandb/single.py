@@ -11,14 +11,14 @@ from step0_wandb.errors import NoStep0Error, SourceError, Step0Error, UsageError
 from step0_wandb.explaining.explanation import explain_judged
 from step0_wandb.installed import Installed
 from step0_wandb.job import profiles_of, read_into
+from step0_wandb.publish.wandb import travelling_ranges
 from step0_wandb.pull import pull
 from step0_wandb.rollouts import RolloutFinder, judge_later
-from step0_wandb.sources.address import RemoteAddress, parse_address
 from step0_wandb.step0 import Step0Finder
 from step0_wandb.store import NOWHERE, Store, columns_of, store_exists
 from step0_wandb.text.formatting import count
 from step0_wandb.text.paths import is_there, user_path
-from step0_wandb.writing import travelling_ranges
+from step0_wandb.wandb_api.address import RemoteAddress, parse_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from step0_wandb.records import JudgedRun, Problem, RunFacts, RunRecord
     from step0_wandb.rollouts import Later
     from step0_wandb.settings.load import Loaded
-    from step0_wandb.sources.scan import Readable
+    from step0_wandb.sources.console.scan import Readable
     from step0_wandb.store import Label
 
 
@@ -114,7 +114,7 @@ def _console_log(text: str, finder: Step0Finder) -> OneRun | None:
     path = user_path(text.removeprefix("file:"))
     if text != STDIN and (path.suffix == RUN_FILE or not is_there(path) or path.is_dir()):
         return None
-    from step0_wandb.sources.console import read_console, read_stream
+    from step0_wandb.sources.console.log import read_console, read_stream
 
     log = (
         read_stream(cast("Readable", sys.stdin.buffer), finder)

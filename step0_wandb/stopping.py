@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from step0_wandb.errors import Step0Error
 from step0_wandb.records import ALIVE
-from step0_wandb.sources.address import RemoteAddress
+from step0_wandb.wandb_api.address import RemoteAddress
 
 if TYPE_CHECKING:
     from step0_wandb.gate import Patience
     from step0_wandb.job import Job
     from step0_wandb.records import JudgedRun
-    from step0_wandb.sources.control import RunControl
+    from step0_wandb.wandb_api.control import RunControl
 
 _POLL_S = 5.0
 
@@ -58,7 +58,7 @@ def stop(run: JudgedRun, job: Job, patience: Patience) -> Stopped:
 
 
 def _control(run: JudgedRun, job: Job, patience: Patience) -> RunControl:
-    from step0_wandb.sources.control import RunControl
+    from step0_wandb.wandb_api.control import RunControl
 
     entity, project, _ = run.run.split("/", 2)
     outside = job.outside()

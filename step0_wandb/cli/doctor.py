@@ -13,7 +13,7 @@ from step0_wandb.text.formatting import clean
 
 if TYPE_CHECKING:
     from step0_wandb.checkup import Checkup
-    from step0_wandb.sources.diagnose import Finding
+    from step0_wandb.sources.server.diagnose import Finding
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
@@ -52,7 +52,7 @@ def doctor(
 def _test(checkup: Checkup, session: Session) -> list[Finding]:
     """Send the test alerts, or say which they would be."""
     from step0_wandb.checkup import place_of
-    from step0_wandb.sources.diagnose import Finding
+    from step0_wandb.sources.server.diagnose import Finding
 
     if session.dry_run:
         return [

@@ -14,7 +14,7 @@ from step0_wandb.errors import UsageError
 from step0_wandb.text.formatting import clean
 
 if TYPE_CHECKING:
-    from step0_wandb.writing.target import Published
+    from step0_wandb.publish.wandb.target import Published
 
 
 @without("as_json", "fail_on")
@@ -62,14 +62,14 @@ def _page(session: Session, path: Path) -> None:
 
 def _publish(session: Session, project: str | None) -> Published:
     """Write to W&B whether or not anything changed: to one project, or where the settings say."""
-    from step0_wandb import writing
+    from step0_wandb.publish import wandb as write_back
+    from step0_wandb.publish.wandb.target import shown_in, targets
     from step0_wandb.store import Store
-    from step0_wandb.writing.target import shown_in, targets
 
     loaded, outside = session.loaded, session.job().outside()
     with session.open_store() as store:  # one that is not there is not made
         texts = loaded.sources or tuple(item.source for item in store.sources())
     wanted = shown_in(targets(texts, loaded), project, travels=loaded.settings.report.state)
     with Store.open(loaded.store, mode="copy" if session.dry_run else "write") as store:
-        ready = writing.restore(store, wanted, outside)
-        return writing.publish(store, ready, outside, dry_run=session.dry_run, anew=True)
+        ready = write_back.restore(store, wanted, outside)
+        return write_back.publish(store, ready, outside, dry_run=session.dry_run, anew=True)

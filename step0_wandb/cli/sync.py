@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from step0_wandb.job import SyncResult
+    from step0_wandb.publish.wandb.target import Written
     from step0_wandb.records import Json
-    from step0_wandb.writing.target import Written
 
 PARTLY = 7
 VERDICT = 3

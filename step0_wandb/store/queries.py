@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlalchemy import delete, func, select, update
 
-from step0_wandb.pages import FileMark
 from step0_wandb.records import ALIVE
+from step0_wandb.sources.base import FileMark
 from step0_wandb.store import notes
 from step0_wandb.store.columns import columns_of, frame_of
 from step0_wandb.store.rows import facts_columns, facts_of, identity_of, record_of, rows_of, tags_text

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Row
 
-    from step0_wandb.pages import FileMark, Reading
     from step0_wandb.records import HistoryRow, Json, RunFacts, RunRecord, Step0
+    from step0_wandb.sources.base import FileMark, Reading
     from step0_wandb.store.database import Database
     from step0_wandb.store.rows import Columns, Origin
     from step0_wandb.store.templates import Templates

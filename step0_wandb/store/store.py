@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from sqlalchemy import ColumnElement
 
-    from step0_wandb.pages import FileMark, Known, Reading
     from step0_wandb.records import Json, JudgedRun, RunFacts, RunRecord, SetupRange
+    from step0_wandb.sources.base import FileMark, Known, Reading
     from step0_wandb.store.outbox import Outbox, Whereabouts
     from step0_wandb.store.people import Accept, Label, Mute, Retraction
     from step0_wandb.store.queries import RunUpdate, SourceState

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from step0_wandb.errors import NoStep0Error
 from step0_wandb.profiles import load_profiles
-from step0_wandb.sources.console import read_console
+from step0_wandb.sources.console.log import read_console
 from step0_wandb.step0 import Step0Finder
 
 ROUNDS = 5

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.profiles import load_profiles
-from step0_wandb.sources.frames import LogReader, Record
-from step0_wandb.sources.offline import OfflineSource
+from step0_wandb.sources.offline.frames import LogReader, Record
+from step0_wandb.sources.offline.source import OfflineSource
 from step0_wandb.step0 import Step0Finder
 from tests.support.runs import (
     BLOCK,

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 
 import pandas as pd  # noqa: F401 - see `measure`
 
-from step0_wandb.pages import FileMark, Reading
 from step0_wandb.records import (
     CheckPlan,
     CheckResult,
@@ -35,6 +34,7 @@ from step0_wandb.records import (
     SetupRange,
     Step0,
 )
+from step0_wandb.sources.base import FileMark, Reading
 from step0_wandb.store import Store
 
 if TYPE_CHECKING:

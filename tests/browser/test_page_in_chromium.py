@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from step0_wandb.publish.page import CARDS_OPEN, render_page
+from step0_wandb.publish.html.page import CARDS_OPEN, render_page
 from tests.browser.chromium import QUIET, program
 from tests.browser.screenshots import PARTS, SCHEMES, WIDTH, clip, picture
 from tests.support.judged import RANGE, judged, setup_range

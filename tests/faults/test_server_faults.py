@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from step0_wandb.errors import CredentialsError, SourceError, UsageError
-from step0_wandb.sources import faults
-from step0_wandb.sources.http import Limits
+from step0_wandb.wandb_api import faults
+from step0_wandb.wandb_api.http import Limits
 from tests.support.server_source import CONFIG, HASTY, PATIENT, Lab, miles_rows
 from tests.support.wandb_server import KINDS, RETRIABLE, Abilities, Faults, WandbServer
 

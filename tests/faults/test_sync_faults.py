@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from step0_wandb.publish.state import read_state
+from step0_wandb.publish.wandb.state import read_state
 from step0_wandb.store import Store
 from tests.support.command import run_here
 from tests.support.project import add_miles, add_project, environment

@@ -12,7 +12,7 @@ from itertools import count
 
 import pytest
 
-from step0_wandb.publish.state import read_state
+from step0_wandb.publish.wandb.state import read_state
 from step0_wandb.store import Store
 from tests.support.processes import Program
 from tests.support.project import add_project, environment

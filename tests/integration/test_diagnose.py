@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from step0_wandb.sources.address import RemoteAddress
-from step0_wandb.sources.credentials import Places
-from step0_wandb.sources.diagnose import diagnose
-from step0_wandb.sources.graphql import GraphQLClient
-from step0_wandb.sources.http import Limits
-from step0_wandb.sources.pace import Pace
+from step0_wandb.sources.server.diagnose import diagnose
+from step0_wandb.wandb_api.address import RemoteAddress
+from step0_wandb.wandb_api.client import GraphQLClient
+from step0_wandb.wandb_api.credentials import Places
+from step0_wandb.wandb_api.http import Limits
+from step0_wandb.wandb_api.rate_limit import Pace
 from tests.support.server_source import NOWHERE, Lab, SleepyTime, shipped_finder
 from tests.support.wandb_server import KINDS, Abilities, WandbServer
 

@@ -12,9 +12,9 @@ from contextlib import suppress
 import pytest
 
 from step0_wandb.errors import UsageError
-from step0_wandb.sources import faults
-from step0_wandb.sources.faults import RequestFailed
-from step0_wandb.sources.http import HttpTransport, Limits
+from step0_wandb.wandb_api import faults
+from step0_wandb.wandb_api.faults import RequestFailed
+from step0_wandb.wandb_api.http import HttpTransport, Limits
 
 BODY = b'{"data": {}}'
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n" + BODY

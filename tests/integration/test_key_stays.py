@@ -9,15 +9,15 @@ import pkgutil
 import pytest
 
 import step0_wandb
-from step0_wandb.publish.process import Login
+from step0_wandb.publish.wandb.process import Login
+from step0_wandb.publish.wandb.target import shelf_of
 from step0_wandb.pull import Outside
-from step0_wandb.sources.address import RemoteAddress
-from step0_wandb.sources.credentials import Places
-from step0_wandb.sources.download import Download
-from step0_wandb.sources.http import Limits
-from step0_wandb.sources.server import ServerSource
+from step0_wandb.sources.server.source import ServerSource
 from step0_wandb.store import Store
-from step0_wandb.writing.target import shelf_of
+from step0_wandb.wandb_api.address import RemoteAddress
+from step0_wandb.wandb_api.credentials import Places
+from step0_wandb.wandb_api.download import Download
+from step0_wandb.wandb_api.http import Limits
 from tests.support.command import run_here
 from tests.support.project import NOW, add_miles, environment
 from tests.support.server_source import CONFIG, miles_rows, shipped_finder

@@ -197,7 +197,7 @@ def test_a_second_sync_reads_nothing_and_says_nothing(tmp_path, monkeypatch):
     sync(tmp_path)
     before = (tmp_path / "step0.db").read_bytes()
     monkeypatch.setattr(
-        "step0_wandb.sources.runfile.RunFile.identify", lambda *_: pytest.fail("a file was read")
+        "step0_wandb.sources.offline.runfile.RunFile.identify", lambda *_: pytest.fail("a file was read")
     )
     result = sync(tmp_path)
     assert (result.changed, result.sources[0].runs_seen, result.sources[0].runs_new) == ((), 17, 0)

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from step0_wandb.sources import directories
+from step0_wandb.sources.offline import directories
 from tests.support.offline import (
     CONFIG,
     GAP,

@@ -10,10 +10,10 @@ from step0_wandb.errors import SourceError
 from step0_wandb.job import Job, run_sync
 from step0_wandb.settings.load import load_settings
 from step0_wandb.single import explain_run
-from step0_wandb.sources.credentials import Account, Server
-from step0_wandb.sources.download import Download
-from step0_wandb.sources.faults import RequestFailed
-from step0_wandb.sources.http import Limits
+from step0_wandb.wandb_api.credentials import Account, Server
+from step0_wandb.wandb_api.download import Download
+from step0_wandb.wandb_api.faults import RequestFailed
+from step0_wandb.wandb_api.http import Limits
 from tests.support.command import run_here
 from tests.support.miles import CONFIG, GAP, miles_run
 from tests.support.runs import exit_record, history_record, run_record, wandb_file, write_file

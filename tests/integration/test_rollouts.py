@@ -11,10 +11,10 @@ from step0_wandb.profiles import load_profiles
 from step0_wandb.pull import Outside
 from step0_wandb.settings.load import load_settings
 from step0_wandb.single import judge_one, read_one
-from step0_wandb.sources.address import RemoteAddress
-from step0_wandb.sources.credentials import Places
-from step0_wandb.sources.rollouts import WINDOW, RolloutRows
+from step0_wandb.sources.server.rollouts import WINDOW, RolloutRows
 from step0_wandb.store import Label, Store
+from step0_wandb.wandb_api.address import RemoteAddress
+from step0_wandb.wandb_api.credentials import Places
 from tests.support.command import run_here
 from tests.support.miles import CONFIG, GAP
 from tests.support.runs import Client, append, exit_record, history_record, run_record, wandb_file, write_file

@@ -3,13 +3,14 @@
 import pytest
 
 from step0_wandb.errors import SourceError
+from step0_wandb.publish.wandb import saved
+from step0_wandb.publish.wandb.saved import Wanted
+from step0_wandb.publish.wandb.target import shelf_of
 from step0_wandb.pull import Outside
-from step0_wandb.sources import download, saved
-from step0_wandb.sources.address import RemoteAddress
-from step0_wandb.sources.credentials import Places
-from step0_wandb.sources.http import Reply
-from step0_wandb.sources.saved import Wanted
-from step0_wandb.writing.target import shelf_of
+from step0_wandb.wandb_api import download
+from step0_wandb.wandb_api.address import RemoteAddress
+from step0_wandb.wandb_api.credentials import Places
+from step0_wandb.wandb_api.http import Reply
 from tests.support.project import NOW, environment
 from tests.support.wandb_server import WandbServer
 from tests.support.wandb_server.asking import ask

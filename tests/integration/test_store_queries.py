@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import select
 
 from step0_wandb.errors import StoreError
-from step0_wandb.pages import Reading
 from step0_wandb.records import RunFacts, Step0
+from step0_wandb.sources.base import Reading
 from step0_wandb.store import Label, SourceState, Store
 from step0_wandb.store.schema import runs
 from tests.support.stored import (

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from step0_wandb.pages import Reading
 from step0_wandb.records import HistoryRow, RunFacts, Step0
+from step0_wandb.sources.base import Reading
 from step0_wandb.store import Label, Store
 from tests.support.stored import (
     DISK,

@@ -7,16 +7,16 @@ from datetime import timedelta
 
 import pytest
 
-from step0_wandb import writing
-from step0_wandb.publish import process
-from step0_wandb.publish.process import Job, Login
-from step0_wandb.publish.report import DESCRIPTION, GENERATED, MARK, TITLE
-from step0_wandb.publish.state import State, read_state
-from step0_wandb.publish.tables import RUN_COLUMNS, SETUP_COLUMNS
+from step0_wandb.publish import wandb as write_back
+from step0_wandb.publish.wandb import process
+from step0_wandb.publish.wandb.process import Job, Login
+from step0_wandb.publish.wandb.report import DESCRIPTION, GENERATED, MARK, TITLE
+from step0_wandb.publish.wandb.state import State, read_state
+from step0_wandb.publish.wandb.tables import RUN_COLUMNS, SETUP_COLUMNS
 from step0_wandb.records import Problem
 from step0_wandb.single import basis_of, judge_one, read_one
-from step0_wandb.sources.address import RemoteAddress
 from step0_wandb.store import Accept, Label, Mute, Retraction
+from step0_wandb.wandb_api.address import RemoteAddress
 from tests.support import command
 from tests.support.project import GAPS, HOSTILE, NOW, Lab, add_miles, add_project, environment, python
 from tests.support.server_source import CONFIG, miles_rows
@@ -292,7 +292,7 @@ def test_what_the_other_machine_writes_during_a_sync_is_not_written_over(lab, ot
         store.label(Label("lab/rl/rl-ok1", "healthy", "compared by hand", "mia", NOW))
     with other.store("write") as store:
         store.label(Label("lab/rl/rl-long", "exclude", "a copy", "leo", NOW))
-    publish = writing.publish
+    publish = write_back.publish
 
     def sync_meanwhile(*given, **options):
         patch.undo()
@@ -300,7 +300,7 @@ def test_what_the_other_machine_writes_during_a_sync_is_not_written_over(lab, ot
         return publish(*given, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(writing, "publish", sync_meanwhile)
+        patch.setattr(write_back, "publish", sync_meanwhile)
         assert whole(lab.sync()) == {("state", "lab/rl")}
     left = read_state(lab.state())
     assert [label.why for label in left.labels] == ["a copy", "compared by hand"]
@@ -630,7 +630,7 @@ def test_a_range_that_travels_judges_as_the_store_it_came_from(lab):
     lab.sync()
     with lab.store() as store:
         [stored] = store.setups()
-    left = writing.travelling_ranges(RemoteAddress("lab", "rl"), lab.job.outside())
+    left = write_back.travelling_ranges(RemoteAddress("lab", "rl"), lab.job.outside())
     [row] = left.ranges.reset_index().to_dict("records")
     assert row | {"last_run": stored.last_run} == dataclasses.asdict(stored)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from step0_wandb.errors import NoStep0Error
 from step0_wandb.profiles import load_profiles
-from step0_wandb.sources.console import read_stream
+from step0_wandb.sources.console.log import read_stream
 from step0_wandb.step0 import Step0Finder
 
 FINDER = Step0Finder(load_profiles())

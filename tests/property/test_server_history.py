@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from step0_wandb.records import HistoryRow, RunRecord
-from step0_wandb.sources.history import MOST_LOOKS, Trace, first_look
-from step0_wandb.sources.queries import RunNode, numbers, read_history
+from step0_wandb.sources.server.history import MOST_LOOKS, Trace, first_look
+from step0_wandb.wandb_api.queries import RunNode, numbers, read_history
 from tests.support.server_source import CONFIG, shipped_finder
 from tests.support.wandb_server.sampling import DEFAULT_SAMPLES, sampled, thin_out, to_json, window
 

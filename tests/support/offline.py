@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.profiles import load_profiles
-from step0_wandb.sources.offline import OfflineSource
+from step0_wandb.sources.offline.source import OfflineSource
 from step0_wandb.step0 import Step0Finder
 from tests.support.runs import Memory, history_record, run_record, wandb_file, write_file
 
 if TYPE_CHECKING:
     import pytest
 
-    from step0_wandb.pages import Reading
     from step0_wandb.records import Step0
+    from step0_wandb.sources.base import Reading
 
 GAP = "train/train_rollout_logprob_abs_diff"
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from types import TracebackType
 
-    from step0_wandb.pages import FileMark, Reading
     from step0_wandb.records import RunRecord
+    from step0_wandb.sources.base import FileMark, Reading
 
 BLOCK = 32768
 HEADER = b":W&B" + struct.pack("<HB", 0xBEE1, 0)

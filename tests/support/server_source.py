@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.profiles import load_profiles
-from step0_wandb.sources.address import RemoteAddress
-from step0_wandb.sources.credentials import Places, find_account
-from step0_wandb.sources.fetch import PAGE_SIZE
-from step0_wandb.sources.graphql import GraphQLClient
-from step0_wandb.sources.http import Limits
-from step0_wandb.sources.pace import Pace, Time
-from step0_wandb.sources.server import ServerSource
+from step0_wandb.sources.server.fetch import PAGE_SIZE
+from step0_wandb.sources.server.source import ServerSource
 from step0_wandb.step0 import Step0Finder
+from step0_wandb.wandb_api.address import RemoteAddress
+from step0_wandb.wandb_api.client import GraphQLClient
+from step0_wandb.wandb_api.credentials import Places, find_account
+from step0_wandb.wandb_api.http import Limits
+from step0_wandb.wandb_api.rate_limit import Pace, Time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from step0_wandb.pages import FileMark, Page, RunUpdate
     from step0_wandb.records import Json, Problem, RunRecord
+    from step0_wandb.sources.base import FileMark, Page, RunUpdate
     from tests.support.wandb_server import WandbServer
 
 NOWHERE = Path("/nowhere")

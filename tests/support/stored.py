@@ -10,8 +10,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from step0_wandb.pages import FileMark, Reading
 from step0_wandb.records import CheckPlan, HistoryRow, Rule, RunFacts, RunRecord, Step0
+from step0_wandb.sources.base import FileMark, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

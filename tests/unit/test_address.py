@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from step0_wandb.errors import UsageError
-from step0_wandb.sources.address import LocalAddress, RemoteAddress, parse_address
-from step0_wandb.sources.credentials import Server
+from step0_wandb.wandb_api.address import LocalAddress, RemoteAddress, parse_address
+from step0_wandb.wandb_api.credentials import Server
 
 CLOUD = Server("https://api.example.com", "https://app.example.com", "WANDB_BASE_URL")
 BELOW_A_PATH = Server("https://api.example.com", "https://app.example.com/wandb", "WANDB_BASE_URL")

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from step0_wandb.alerting.delivery import WandbAlerts
 from step0_wandb.errors import SourceError, UsageError
-from step0_wandb.publish.alerts import (
+from step0_wandb.publish.alerts.deliver import WandbAlerts
+from step0_wandb.publish.alerts.text import (
     Stake,
     digest_text,
     digest_title,
@@ -21,9 +21,10 @@ from step0_wandb.publish.alerts import (
     setup_title,
     stake_text,
 )
-from step0_wandb.publish.webhook import webhook_body, webhook_refusal, webhook_url
-from step0_wandb.sources.credentials import Server
-from step0_wandb.sources.faults import (
+from step0_wandb.publish.alerts.webhook import webhook_body, webhook_refusal, webhook_url
+from step0_wandb.store import Message, Subject
+from step0_wandb.wandb_api.credentials import Server
+from step0_wandb.wandb_api.faults import (
     FORBIDDEN,
     NO_WANDB_ANSWER,
     NOT_FOUND,
@@ -33,7 +34,6 @@ from step0_wandb.sources.faults import (
     TOO_SLOW,
     RequestFailed,
 )
-from step0_wandb.store import Message, Subject
 from tests.support.judged import SETUP, judged
 
 HOSTILE = st.text(st.characters(), max_size=300) | st.text("<>|`*@[](){}&\x1b\u202e\n x", max_size=300)

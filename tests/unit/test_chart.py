@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from step0_wandb.publish.chart import (
+from step0_wandb.publish.html.chart import (
     LETTER_WIDTH,
     LINE_HEIGHT,
     NAMED_AT_MOST,

@@ -9,8 +9,8 @@ import pytest
 
 from step0_wandb.errors import NoStep0Error, SourceError
 from step0_wandb.profiles import load_profiles
-from step0_wandb.sources import scan
-from step0_wandb.sources.console import read_console, read_stream
+from step0_wandb.sources.console import scan
+from step0_wandb.sources.console.log import read_console, read_stream
 from step0_wandb.step0 import Step0Finder
 
 GAP = "train/train_rollout_logprob_abs_diff"

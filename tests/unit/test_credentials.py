@@ -10,7 +10,7 @@ import wandb
 from wandb.sdk.lib import wbauth
 
 from step0_wandb.errors import CredentialsError, UsageError
-from step0_wandb.sources.credentials import Places, Server, find_account, find_server
+from step0_wandb.wandb_api.credentials import Places, Server, find_account, find_server
 
 KEY, OTHER, THIRD = "a" * 40, "b" * 40, "local-" + "c" * 40
 URL = "https://wandb.example.com"
@@ -68,7 +68,7 @@ def test_without_any_setting_the_clients_own_default_is_used(places):
 def test_finding_the_default_does_not_import_the_client():
     code = (
         "import sys, pathlib\n"
-        "from step0_wandb.sources.credentials import Places, find_server\n"
+        "from step0_wandb.wandb_api.credentials import Places, find_server\n"
         "find_server(Places({}, pathlib.Path('/nowhere'), pathlib.Path('/nowhere')))\n"
         "sys.exit('wandb' in sys.modules)"
     )

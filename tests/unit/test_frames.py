@@ -3,8 +3,8 @@ import struct
 import pytest
 
 from step0_wandb.errors import SourceError
-from step0_wandb.sources import frames
-from step0_wandb.sources.frames import BLOCK, START, Damage, LogReader, Record, begins_well
+from step0_wandb.sources.offline import frames
+from step0_wandb.sources.offline.frames import BLOCK, START, Damage, LogReader, Record, begins_well
 from tests.support.runs import HEADER, append, frame, wandb_file
 
 

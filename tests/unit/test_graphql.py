@@ -14,12 +14,12 @@ from operator import getitem
 import pytest
 
 from step0_wandb.errors import CredentialsError, SourceError
-from step0_wandb.sources import faults
-from step0_wandb.sources.credentials import Account, Server
-from step0_wandb.sources.faults import FAULTS, RequestFailed, fault_of_status
-from step0_wandb.sources.graphql import ALIVE, ONE_RUN, PAGE, Asking, GraphQLClient
-from step0_wandb.sources.http import Limits, Reply
-from step0_wandb.sources.pace import Pace
+from step0_wandb.wandb_api import faults
+from step0_wandb.wandb_api.client import ALIVE, ONE_RUN, PAGE, Asking, GraphQLClient
+from step0_wandb.wandb_api.credentials import Account, Server
+from step0_wandb.wandb_api.faults import FAULTS, RequestFailed, fault_of_status
+from step0_wandb.wandb_api.http import Limits, Reply
+from step0_wandb.wandb_api.rate_limit import Pace
 from tests.support.server_source import SleepyTime
 
 KEY = "0123456789abcdef" * 3

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from step0_wandb.errors import UsageError
-from step0_wandb.publish.page import CARDS_OPEN, CHARTS_OPEN, Beside, render_page, write_page
+from step0_wandb.publish.html.page import CARDS_OPEN, CHARTS_OPEN, Beside, render_page, write_page
 from step0_wandb.records import CheckResult
 from tests.support.judged import RANGE, SETUP, judged, setup_range, weight_check
 

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from step0_wandb.publish import report as module
-from step0_wandb.publish.report import (
+from step0_wandb.publish.wandb import report as module
+from step0_wandb.publish.wandb.report import (
     GENERATED,
     MARK,
     Bullets,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from step0_wandb.publish.state import (
+from step0_wandb.publish.wandb.state import (
     DamagedStateError,
     NewerStateError,
     Share,

@@ -5,8 +5,14 @@ import random
 
 import pytest
 
-from step0_wandb.publish import tables
-from step0_wandb.publish.tables import RUN_COLUMNS, SETUP_COLUMNS, count_metrics, runs_table, setups_table
+from step0_wandb.publish.wandb import tables
+from step0_wandb.publish.wandb.tables import (
+    RUN_COLUMNS,
+    SETUP_COLUMNS,
+    count_metrics,
+    runs_table,
+    setups_table,
+)
 from step0_wandb.records import VERDICTS
 from tests.support.judged import START, judged, setup_range
 

@@ -3,8 +3,8 @@
 import pytest
 
 from step0_wandb.errors import UsageError
+from step0_wandb.publish.wandb.target import shown_in, targets
 from step0_wandb.settings.load import load_settings
-from step0_wandb.writing.target import shown_in, targets
 
 
 def loaded(tmp_path, **flags):

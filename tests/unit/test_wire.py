@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import pytest
 from wandb.proto import wandb_internal_pb2 as pb
 
-from step0_wandb.sources import messages
-from step0_wandb.sources.messages import ConfigChange, RunInfo
-from step0_wandb.sources.wire import WireError, fields, varint
+from step0_wandb.sources.offline import messages
+from step0_wandb.sources.offline.messages import ConfigChange, RunInfo
+from step0_wandb.sources.offline.wire import WireError, fields, varint
 from tests.support.runs import config_record, exit_record, filler_record, history_record, run_record
 
 

@@ -1,0 +1,1 @@
+"""The HTML page: one file, no script, no network."""

@@ -1,0 +1,1 @@
+"""Runs from what a trainer printed."""

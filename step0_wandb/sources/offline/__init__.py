@@ -1,0 +1,1 @@
+"""Runs from the directories that the wandb client writes."""

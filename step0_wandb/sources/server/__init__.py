@@ -1,0 +1,1 @@
+"""Runs from a W&B server."""

@@ -1,0 +1,193 @@
+"""How far a server source has been read: what the store keeps between two syncs.
+
+Runs are read in the order of their creation, so that the creation time of the newest run says what is
+still to be read, also after a sync that was interrupted. W&B's page cursors are not kept: whether they
+outlive a change of the project is not documented.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+from step0_wandb.records import ALIVE
+from step0_wandb.wandb_api.queries import LABEL_TAGS, names_filter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from step0_wandb.records import Json
+    from step0_wandb.sources.server.history import Trace
+    from step0_wandb.wandb_api.queries import RunNode
+
+VERSION = 1
+OVERLAP = timedelta(hours=1)
+"""Runs may appear so much later than they were created."""
+MOST_NAMES = 500
+"""Names that one filter holds."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """What is known of a project's runs, by their ids.
+
+    Attributes
+    ----------
+    profiles : str
+        Fingerprint of the profiles with which the runs were read.
+    since : datetime or None
+        Runs created until then were read; None before the first run.
+    recent : dict of str to datetime
+        Creation times of the runs read that are newer: a sync asks from `since` on, but not for them.
+    pending : set of str
+        Runs whose step 0 was not there yet.
+    watched : dict of str to str
+        Runs that still run or that a person labelled, with a digest of their light facts.
+    lost : dict of str to str
+        Runs that could not be read, and why.
+    count : int
+        Runs read so far that exist.
+    surplus : int
+        By how many the server's count differed from ours when its runs were last listed.
+    metrics : set of str
+        The metrics seen in the project.
+    flat_until : datetime or None
+        Until when the nested query is not tried, after the server refused it.
+    """
+
+    profiles: str = ""
+    since: datetime | None = None
+    recent: dict[str, datetime] = field(default_factory=dict)
+    pending: set[str] = field(default_factory=set)
+    watched: dict[str, str] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
+    count: int = 0
+    surplus: int = 0
+    metrics: set[str] = field(default_factory=set)
+    flat_until: datetime | None = None
+
+    @classmethod
+    def load(cls, cursor: Mapping[str, Json] | None) -> Progress:
+        """Return what the store kept; a cursor of another version begins anew."""
+        if cursor is None or cursor.get("version") != VERSION:
+            return cls()
+        saved = cast("Mapping[str, Any]", cursor)
+        return cls(
+            profiles=saved["profiles"],
+            since=_time(saved["since"]),
+            recent={name: datetime.fromisoformat(text) for name, text in saved["recent"].items()},
+            pending=set(saved["pending"]),
+            watched=dict(saved["watched"]),
+            lost=dict(saved["lost"]),
+            count=saved["count"],
+            surplus=saved["surplus"],
+            metrics=set(saved["metrics"]),
+            flat_until=_time(saved["flat_until"]),
+        )
+
+    def save(self) -> dict[str, Json]:
+        """Return what the store is to keep."""
+        return {
+            "version": VERSION,
+            "profiles": self.profiles,
+            "since": _text(self.since),
+            "recent": {name: moment.isoformat() for name, moment in sorted(self.recent.items())},
+            "pending": _list(self.pending),
+            "watched": dict(sorted(self.watched.items())),
+            "lost": dict(sorted(self.lost.items())),
+            "count": self.count,
+            "surplus": self.surplus,
+            "metrics": _list(self.metrics),
+            "flat_until": _text(self.flat_until),
+        }
+
+    def filters(self, pending: Sequence[str]) -> dict[str, Json]:
+        """Return the filter of the runs to read: the new ones, and these pending ones."""
+        if self.since is None:
+            return {}
+        left_out = {*self.recent, *self.lost} - set(pending)
+        new: list[Json] = [{"createdAt": {"$gt": _stamp(self.since)}}]
+        if left_out:
+            new.append({"name": {"$nin": _list(left_out)}})
+        return {"$or": [{"$and": new}, names_filter(pending)]} if pending else {"$and": new}
+
+    def labelled_filter(self) -> dict[str, Json]:
+        """Return the filter of the labelled runs that are not watched yet."""
+        tagged: dict[str, Json] = {"tags": {"$in": _list(LABEL_TAGS)}}
+        if not self.watched:
+            return tagged
+        return {"$and": [tagged, {"name": {"$nin": _list(self.watched)}}]}
+
+    def settle(self, trace: Trace) -> None:
+        """Note a run that was read."""
+        node = trace.node
+        known = node.name in self.pending or node.name in self.recent or node.name in self.watched
+        self.count += not known
+        self.lost.pop(node.name, None)
+        self.pending.discard(node.name)
+        if node.state in ALIVE and not trace.decided:
+            self.pending.add(node.name)
+        self.note([node])
+        if node.created_at is not None:
+            self.recent[node.name] = node.created_at
+
+    def note(self, nodes: Iterable[RunNode]) -> list[RunNode]:
+        """Note light facts; return the runs for which they differ from before."""
+        changed = []
+        for node in nodes:
+            digest = _digest(node)
+            if self.watched.get(node.name) != digest:
+                changed.append(node)
+            self.watched.pop(node.name, None)
+            if node.state in ALIVE or not set(LABEL_TAGS).isdisjoint(node.tags):
+                self.watched[node.name] = digest
+        return changed
+
+    def lose(self, name: str, why: str) -> bool:
+        """Note a run that could not be read; return whether that is news."""
+        news = self.lost.get(name) != why
+        self.count -= name in self.pending
+        self.pending.discard(name)
+        self.lost[name] = why
+        return news
+
+    def forget(self, name: str) -> None:
+        """Note that a run does not exist any more."""
+        self.count -= name not in self.lost
+        for names in (self.recent, self.watched, self.lost):
+            names.pop(name, None)
+        self.pending.discard(name)
+
+    def trim(self, now: datetime) -> None:
+        """Move `since` on: an hour behind the newest run, or as far as one filter's names allow."""
+        if not self.recent:
+            return
+        moments = sorted(self.recent.values(), reverse=True)
+        floor = min(moments[0], now) - OVERLAP
+        if len(moments) > MOST_NAMES:
+            floor = max(floor, moments[MOST_NAMES])
+        self.since = floor if self.since is None else max(floor, self.since)
+        self.recent = {name: moment for name, moment in self.recent.items() if moment > self.since}
+
+
+def _list(names: Iterable[str]) -> list[Json]:
+    return [*sorted(names)]
+
+
+def _text(moment: datetime | None) -> str | None:
+    return moment.isoformat() if moment else None
+
+
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _digest(node: RunNode) -> str:
+    facts = "\0".join((node.display_name, node.state, *node.tags))
+    return hashlib.blake2b(facts.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()

@@ -1,0 +1,113 @@
+"""The rows of one server run that carry metrics, from the first to the last: what every rollout logged.
+
+The server thins a sampled history out where it has more rows than samples, so it is asked in windows of
+no more steps than samples, and for one metric at a time, since a row that lacks one of the keys asked for
+is dropped.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from step0_wandb.errors import SourceError, UsageError
+from step0_wandb.records import HistoryRow
+from step0_wandb.wandb_api.batches import ProjectClient
+from step0_wandb.wandb_api.client import Asking
+from step0_wandb.wandb_api.faults import RequestFailed
+from step0_wandb.wandb_api.queries import SHAPES, STEP, Window, numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from step0_wandb.profiles import Profile
+    from step0_wandb.wandb_api.address import RemoteAddress
+    from step0_wandb.wandb_api.client import GraphQLClient
+
+WINDOW = 500
+"""Steps, and samples, of one window."""
+_AT_ONCE = 20
+"""Windows of one request, a metric each."""
+_RUN = "query Step0{}($entity: String!, $project: String!, $run: String!{}) {{ project(name: $project, entityName: $entity) {{ run(name: $run) {{ {} }} }} }}"
+_KEYS = _RUN.format("Keys", "", "state historyKeys")
+_ROWS = _RUN.format("Rollouts", ", $specs: [JSONString!]!", "sampledHistory(specs: $specs)")
+
+
+class RolloutRows:
+    """Reads the metric rows of one run, each row once.
+
+    Parameters
+    ----------
+    client : GraphQLClient
+        The server, with the key for it.
+    address : RemoteAddress
+        The run.
+    profile : Profile
+        Knows the metrics and the step keys.
+
+    Attributes
+    ----------
+    state : str
+        The run's state at the last look; empty before the first.
+    """
+
+    def __init__(self, client: GraphQLClient, address: RemoteAddress, profile: Profile) -> None:
+        self._client = client
+        self._project = ProjectClient(client, address)
+        self._address = address
+        self._profile = profile
+        self._next = 0
+        self.state = ""
+
+    def read(self) -> tuple[HistoryRow, ...]:
+        """Return the rows that were logged since the last call, the first time all of them.
+
+        Raises
+        ------
+        SourceError, CredentialsError
+            The server cannot be asked.
+        UsageError
+            The run does not exist.
+        """
+        run = self._ask(_KEYS, {})
+        self.state = str(run.get("state") or "")
+        try:
+            return self._new_rows(run.get("historyKeys") or {})
+        except SHAPES as error:
+            raise SourceError(f"W&B describes the history of {self._address} in an unknown way") from error
+
+    def _new_rows(self, known: Mapping[str, Any]) -> tuple[HistoryRow, ...]:
+        last = known.get("lastStep")
+        if last is None or last < self._next:
+            return ()
+        specs = list(self._specs(known.get("keys") or {}, int(last)))
+        rows: dict[float, dict[str, float]] = {}
+        for some in _chunks(specs, _AT_ONCE):
+            for samples in self._ask(_ROWS, {"specs": some}).get("sampledHistory") or ():
+                for sample in samples or ():
+                    values = numbers(sample)
+                    rows.setdefault(values[STEP], {}).update(values)
+        self._next = int(last) + 1
+        return tuple(HistoryRow(rows[step], int(step)) for step in sorted(rows))
+
+    def _specs(self, logged: Mapping[str, Any], last: int) -> Iterator[str]:
+        step = next((key for key in self._profile.step.keys if key in logged), STEP)
+        metrics = sorted(self._profile.metrics.names & logged.keys())
+        for low in range(self._next, last + 1, WINDOW):
+            for metric in metrics:
+                spec = json.loads(Window(low, low + WINDOW).spec(metric, WINDOW))
+                yield json.dumps(spec | {"keys": list(dict.fromkeys([STEP, step, metric]))})
+
+    def _ask(self, document: str, variables: Mapping[str, object]) -> Mapping[str, Any]:
+        try:
+            project = self._project.ask(document, {"run": self._address.run_id, **variables}, Asking())
+        except RequestFailed as failure:
+            raise self._client.error(failure) from None
+        run: Mapping[str, Any] | None = project.get("run")
+        if run is None:
+            raise UsageError(f"The run {self._address} does not exist on {self._client.server.base_url}")
+        return run
+
+
+def _chunks(specs: Sequence[str], size: int) -> Iterable[Sequence[str]]:
+    return (specs[start : start + size] for start in range(0, len(specs), size))

@@ -1,0 +1,278 @@
+"""The W&B server as a source: whole pages with step 0 in them, and later only what is new.
+
+A first sync takes a request a page. A later one asks, in one request, for the runs created since, for
+those whose step 0 was still to come, and, without their histories, for the runs that were running or
+that a person labelled. Where the number of runs on the server is not what it should be, their names
+are listed, so that runs synced days late are found and deleted ones are marked.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Protocol
+
+from step0_wandb.errors import SourceError, UsageError
+from step0_wandb.records import ALIVE, Problem, RunRecord, run_key
+from step0_wandb.sources.base import Page, Reading, RunUpdate
+from step0_wandb.sources.server.fetch import PAGE_SIZE, Fetcher, Question, Runs
+from step0_wandb.sources.server.progress import MOST_NAMES, Progress
+from step0_wandb.wandb_api.batches import ProjectClient
+from step0_wandb.wandb_api.client import ONE_RUN, Asking
+from step0_wandb.wandb_api.queries import names_filter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from step0_wandb.records import Json
+    from step0_wandb.sources.server.history import Trace
+    from step0_wandb.step0 import Step0Finder
+    from step0_wandb.wandb_api.address import RemoteAddress
+    from step0_wandb.wandb_api.client import GraphQLClient
+    from step0_wandb.wandb_api.queries import RunNode
+
+_TRY_NESTED_AGAIN = timedelta(days=1)
+_QUICK = Asking(attempts=2)
+_NAMES_AT_ONCE = 100
+
+
+class KnownRuns(Protocol):
+    """What the store remembers of a server source."""
+
+    def names(self) -> Collection[str]:
+        """Return the ids of the runs read from this source, without those marked as deleted."""
+
+    def names_without_step0(self) -> Collection[str]:
+        """Return those of them in which no step 0 was found."""
+
+
+class ServerSource:
+    """The runs of one project, or one run, on a W&B server.
+
+    Parameters
+    ----------
+    address : RemoteAddress
+        The project or run.
+    client : GraphQLClient
+        The server, with the key for it; its counts are those of this source.
+    finder : Step0Finder
+        Finds step 0 among the rows.
+    clock : callable
+        Returns the present in UTC.
+    page_size : int
+        Runs asked for in one request.
+    """
+
+    def __init__(
+        self,
+        address: RemoteAddress,
+        client: GraphQLClient,
+        finder: Step0Finder,
+        *,
+        clock: Callable[[], datetime],
+        page_size: int = PAGE_SIZE,
+    ) -> None:
+        self.address = address
+        self.client = client
+        self._finder = finder
+        self._clock = clock
+        self._page_size = page_size
+
+    def read(self, known: KnownRuns, cursor: Mapping[str, Json] | None) -> Iterator[Page]:
+        """Yield what is new since `cursor`, page by page; None reads everything.
+
+        Raises
+        ------
+        CredentialsError
+            The key is refused.
+        SourceError
+            The server cannot be read; the pages before are whole.
+        UsageError
+            The one run that was asked for does not exist.
+        """
+        progress = Progress.load(cursor)
+        flat = progress.flat_until is not None and self._clock() < progress.flat_until
+        project = ProjectClient(self.client, self.address)
+        fetcher = Fetcher(
+            project, self._finder, page_size=self._page_size, metrics=progress.metrics, flat=flat
+        )
+        sync = _Sync(self, fetcher, progress, known)
+        yield from sync.one(self.address.run_id) if self.address.run_id else sync.all()
+
+    def record(self, trace: Trace) -> RunRecord:
+        """Return the record of a run that was read."""
+        node, address = trace.node, self.address
+        return RunRecord(
+            entity=address.entity,
+            project=address.project,
+            run_id=node.name,
+            name=node.display_name,
+            url=self.client.server.run_url(address.entity, address.project, node.name),
+            user=node.user,
+            group=node.group,
+            job_type=node.job_type,
+            tags=node.tags,
+            created_at=node.created_at,
+            state=node.state,
+            config=trace.config,
+            rows=trace.rows,
+        )
+
+    def key(self, name: str) -> str:
+        """Return the key of a run of this project."""
+        return run_key(self.address.entity, self.address.project, name)
+
+    @property
+    def fingerprint(self) -> str:
+        """Return what changes with the profiles."""
+        return self._finder.profiles.fingerprint
+
+    def now(self) -> datetime:
+        """Return the present."""
+        return self._clock()
+
+
+class _Sync:
+    """One reading of a source."""
+
+    def __init__(self, source: ServerSource, fetcher: Fetcher, progress: Progress, known: KnownRuns) -> None:
+        self._source = source
+        self._fetcher = fetcher
+        self._progress = progress
+        self._known = known
+        self._seen: set[str] = set()
+        self._on_server: int | None = None
+        self._shifted = False  # between two pages, so that the second may have skipped runs
+
+    def one(self, name: str) -> Iterator[Page]:
+        """Yield the page of a single run."""
+        runs = self._fetcher.by_name([name])
+        key = self._source.key(name)
+        if runs.gone:
+            raise UsageError(
+                f"The run {key} does not exist on {self._source.client.server.base_url}",
+                "Check the run id: it is the last part of the run's URL.",
+            )
+        if runs.lost:
+            raise SourceError(f"The run {key} cannot be read: {runs.lost[0].why}")
+        yield self._page(runs)
+
+    def all(self) -> Iterator[Page]:
+        """Yield every page of a sync."""
+        old_profiles = self._progress.profiles
+        if self._progress.since is None:
+            old_profiles = self._progress.profiles = self._source.fingerprint
+        lost = tuple(self._progress.lost)
+        yield from self._news()
+        if lost:
+            yield self._page(self._fetcher.by_name(lost, _QUICK))
+        if old_profiles != self._source.fingerprint:
+            yield from self._again()
+        if self._shifted or (self._on_server is not None and self._on_server != self._expected()):
+            yield from self._reconcile()
+
+    def _news(self) -> Iterator[Page]:
+        """Yield the runs created since, and those that were pending or watched."""
+        progress = self._progress
+        pending = sorted(progress.pending)
+        watched = sorted(progress.watched.keys() - progress.pending)
+        filters = progress.filters(pending[:MOST_NAMES])
+        besides: dict[str, Mapping[str, Json]] = {}
+        if progress.since is not None:
+            besides = {"labelled": progress.labelled_filter()}
+        if watched:
+            besides["watched"] = names_filter(watched[:MOST_NAMES])
+        question: Question | None = Question(filters, besides=besides)
+        while question is not None:
+            page = self._fetcher.page(question)
+            self._shifted |= self._on_server not in (None, page.count)
+            self._on_server = page.count
+            light = page.besides
+            if page.more_besides:
+                light = (*light, *self._fetcher.light(progress.labelled_filter()))
+            yield self._page(page.runs, light, total=page.count)
+            question = Question(filters, page.end) if page.end else None
+        for names in _chunks(watched[MOST_NAMES:], MOST_NAMES):
+            yield self._page(Runs(), self._fetcher.light(names_filter(names)))
+        yield from self._named(pending[MOST_NAMES:])
+
+    def _named(self, names: Sequence[str]) -> Iterator[Page]:
+        """Yield runs by their ids."""
+        for part in _chunks(names, _NAMES_AT_ONCE):
+            yield self._page(self._fetcher.by_name(part, ONE_RUN))
+
+    def _again(self) -> Iterator[Page]:
+        """Yield the runs in which no step 0 was found: the profiles have changed."""
+        without = set(self._known.names_without_step0())
+        yield from self._named(sorted(without - self._seen))
+        self._progress.profiles = self._source.fingerprint
+        yield self._page(Runs())
+
+    def _expected(self) -> int:
+        return self._progress.count + len(self._progress.lost) + self._progress.surplus
+
+    def _reconcile(self) -> Iterator[Page]:
+        """Yield runs that appeared late, and mark those that are gone, by listing all names."""
+        listed = {name for names in self._fetcher.names({}) for name in names}
+        known = {*self._known.names(), *self._seen}
+        yield from self._named(sorted(listed - known - set(self._progress.lost)))
+        gone = self._surely_gone(sorted((known | set(self._progress.lost)) - listed))
+        for name in gone:
+            self._progress.forget(name)
+        self._progress.count = len({*known, *self._seen} - set(gone) - set(self._progress.lost))
+        self._progress.surplus = 0
+        self._progress.surplus = (self._on_server or 0) - self._expected()
+        yield self._page(Runs(), deleted=gone)
+
+    def _surely_gone(self, names: Sequence[str]) -> list[str]:
+        """Return those of the names that the server denies; a listing that shifts may skip some."""
+        there = {
+            name
+            for part in _chunks(names, MOST_NAMES)
+            for found in self._fetcher.names(names_filter(part))
+            for name in found
+        }
+        return [name for name in names if name not in there]
+
+    def _page(
+        self,
+        runs: Runs,
+        light: Iterable[RunNode] = (),
+        *,
+        deleted: Iterable[str] = (),
+        total: int | None = None,
+    ) -> Page:
+        """Return the page of what was fetched, and note it as read."""
+        source, progress = self._source, self._progress
+        light = tuple(light)
+        fresh = [trace for trace in runs.found if trace.node.name not in self._seen]
+        for trace in fresh:
+            self._seen.add(trace.node.name)
+            progress.settle(trace)
+        problems = tuple(
+            Problem(source.key(run.name), run.why) for run in runs.lost if progress.lose(run.name, run.why)
+        )
+        for name in runs.gone:
+            progress.forget(name)
+        changed = progress.note(node for node in light if node.name not in self._seen)
+        progress.trim(source.now())
+        progress.metrics |= self._fetcher.metrics
+        if self._fetcher.refused:
+            progress.flat_until = source.now() + _TRY_NESTED_AGAIN
+        alive = [node for node in (*light, *(trace.node for trace in fresh)) if node.state in ALIVE]
+        return Page(
+            readings=tuple(Reading(source.record(trace)) for trace in fresh),
+            cursor=progress.save(),
+            updates=tuple(
+                RunUpdate(source.key(node.name), node.display_name, node.state, node.tags) for node in changed
+            ),
+            deleted=tuple(source.key(name) for name in (*deleted, *runs.gone)),
+            problems=problems,
+            heartbeats={source.key(node.name): node.heartbeat_at for node in alive if node.heartbeat_at},
+            total=total,
+        )
+
+
+def _chunks(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    for start in range(0, len(names), size):
+        yield names[start : start + size]

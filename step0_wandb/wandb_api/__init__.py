@@ -1,0 +1,1 @@
+"""The W&B server as a program sees it: the key, HTTP, GraphQL, faults, and what a run can be asked."""

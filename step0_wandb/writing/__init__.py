@@ -1,5 +1,0 @@
-"""What a sync writes back to W&B, and what it finds there of earlier ones."""
-
-from step0_wandb.writing.project import Travelling, outdate, publish, restore, travelling_ranges
-
-__all__ = ["Travelling", "outdate", "publish", "restore", "travelling_ranges"]
