@@ -17,6 +17,7 @@ from step0_wandb.cli import (
     explain,
     gate,
     label,
+    log,
     mute,
     output,
     profiles,
@@ -26,7 +27,6 @@ from step0_wandb.cli import (
     settings,
     streams,
     sync,
-    telling,
     weights,
 )
 from step0_wandb.cli.session import command, now
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(words: Sequence[str]) -> int:
     """Run the program on its words and return the exit code; only the outermost frame catches all."""
     as_json = "--json" in words
-    telling.speak(as_json=False, clock=now)
+    log.speak(as_json=False, clock=now)
     try:
         code = app(args=list(words), prog_name="step0-wandb", standalone_mode=False)
     except Step0Error as error:

@@ -37,7 +37,7 @@ def check(
 
     Example: step0-wandb check ./wandb/latest-run
     """
-    from step0_wandb.single import basis_of, judge_one, read_one
+    from step0_wandb.app.check import basis_of, judge_one, read_one
 
     asked = every_rollout or session.loaded.settings.checks.every_rollout
     one = read_one(source, session.job(), every_rollout=asked)

@@ -13,7 +13,7 @@ from step0_wandb.cli import output, tables
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
 
 if TYPE_CHECKING:
-    from step0_wandb.job import SyncResult
+    from step0_wandb.app.sync import SyncResult
 
 
 @without("settings_file", "store_file", "dry_run", "fail_on")
@@ -27,10 +27,10 @@ def demo(
 
     Example: step0-wandb demo ./step0-demo
     """
+    from step0_wandb.app.sync import Job, run_sync
     from step0_wandb.cli.progress import writing
     from step0_wandb.cli.sync import print_result, sync_document
     from step0_wandb.demo import write_demo
-    from step0_wandb.job import Job, run_sync
     from step0_wandb.settings.load import load_settings
 
     with writing(quiet=session.quiet) as progress:

@@ -12,7 +12,7 @@ from step0_wandb.text import json_documents
 from step0_wandb.text.formatting import clean
 
 if TYPE_CHECKING:
-    from step0_wandb.checkup import Checkup
+    from step0_wandb.app.doctor import Checkup
     from step0_wandb.sources.server.diagnose import Finding
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
@@ -36,9 +36,9 @@ def doctor(
 
     Example: step0-wandb doctor my-team/my-project --test-alert
     """
-    from step0_wandb.checkup import Checkup
+    from step0_wandb.app.doctor import Checkup
 
-    checkup = Checkup(session.loaded, session.job().outside(), tuple(sources or ()))
+    checkup = Checkup(session.loaded, session.job().context(), tuple(sources or ()))
     found = list(checkup.findings())
     if test_alert:
         found += _test(checkup, session)
@@ -51,7 +51,7 @@ def doctor(
 
 def _test(checkup: Checkup, session: Session) -> list[Finding]:
     """Send the test alerts, or say which they would be."""
-    from step0_wandb.checkup import place_of
+    from step0_wandb.app.doctor import place_of
     from step0_wandb.sources.server.diagnose import Finding
 
     if session.dry_run:

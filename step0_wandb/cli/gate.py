@@ -16,9 +16,9 @@ from step0_wandb.cli.sync import VERDICT
 from step0_wandb.text import json_documents
 
 if TYPE_CHECKING:
-    from step0_wandb.launch import Newest
+    from step0_wandb.app.run_selector import Newest
+    from step0_wandb.app.stop import Stopped
     from step0_wandb.records import Json, JudgedRun
-    from step0_wandb.stopping import Stopped
 
 INTERRUPTED = 130
 
@@ -78,8 +78,8 @@ def gate(  # noqa: PLR0913 - one parameter an option
 
     Example: step0-wandb gate my-team/rl --group qwen3 --stop || [ $? -ne 3 ] || ray job stop "$JOB"
     """
-    from step0_wandb.gate import Gate, Patience
-    from step0_wandb.stopping import stop as stop_run
+    from step0_wandb.app.gate import Gate, Patience
+    from step0_wandb.app.stop import stop as stop_run
 
     told = (lambda _line: None) if session.quiet else output.tell
     job, patience = session.job(), Patience(span_of("--timeout", timeout), told=told)
@@ -105,7 +105,7 @@ def gate(  # noqa: PLR0913 - one parameter an option
 
 
 def _newest(session: Session, group: str | None, name: str | None, since: str | None) -> Newest:
-    from step0_wandb.launch import Newest
+    from step0_wandb.app.run_selector import Newest
 
     begin = session.clock() - span_of("--since", since or "5m")
     return Newest(begin, group, name, over=since is not None)

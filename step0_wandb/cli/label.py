@@ -41,7 +41,7 @@ def label(
 
     Example: step0-wandb label q06s0180 healthy --why "new image, checked by hand"
     """
-    from step0_wandb.single import find_run
+    from step0_wandb.app.check import find_run
     from step0_wandb.store import Label, Retraction
 
     if clear == (word is not None):

@@ -6,7 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from step0_wandb.cli import tables, telling
+from step0_wandb.cli import log, tables
 from step0_wandb.text import json_documents
 from step0_wandb.text.formatting import MISSING, clean, key_text, number, when
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from step0_wandb.records import CheckResult, Json, JudgedRun
 
-tell, warn, error = telling.tell, telling.warn, telling.error
+tell, warn, error = log.tell, log.warn, log.error
 """The one door to stderr."""
 
 OUTCOME_STYLES = {
@@ -57,7 +57,7 @@ def print_json(value: Mapping[str, Json]) -> None:
 def print_stamped(text: str, clock: Callable[[], datetime]) -> None:
     """Print one line, with the time where no terminal shows it: logs want to know when."""
     out = console()
-    out.print(clean(text) if out.is_terminal else telling.stamped(clean(text), clock()))
+    out.print(clean(text) if out.is_terminal else log.stamped(clean(text), clock()))
 
 
 def checks_table(checks: Iterable[CheckResult], said: Sequence[str] = ()) -> Table:

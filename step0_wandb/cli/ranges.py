@@ -9,7 +9,7 @@ import typer
 
 from step0_wandb.cli import output, tables
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
-from step0_wandb.goodness import read_goodness
+from step0_wandb.store.kept import load_goodness
 from step0_wandb.text import json_documents
 from step0_wandb.text.formatting import clean, number
 
@@ -36,7 +36,7 @@ def ranges(
     with session.open_store() as store:
         found = [item for item in store.setups() if not setup or setup.lower() in item.setup.lower()]
         metrics = {item.gap_metric for item in found}
-        fits = [fit for fit in read_goodness(store) if fit.gap_metric in metrics]
+        fits = [fit for fit in load_goodness(store) if fit.gap_metric in metrics]
     if session.as_json:
         output.print_json(json_documents.document("ranges", setups=found, goodness_of_fit=fits))
         return
@@ -47,7 +47,7 @@ def ranges(
         if item.note:
             output.print_item("note", f"{item.setup}: {item.note}", out)
     if session.verbose:
-        from step0_wandb.published import published_for
+        from step0_wandb.judge.reference_gaps import published_for
 
         for item in found:
             if item.ppo_kl_noise is not None:

@@ -50,7 +50,7 @@ def report(
 
 
 def _page(session: Session, path: Path) -> None:
-    from step0_wandb.job import write_page_of
+    from step0_wandb.app.sync import write_page_of
 
     with session.open_store() as store:
         if session.dry_run:
@@ -66,10 +66,10 @@ def _publish(session: Session, project: str | None) -> Published:
     from step0_wandb.publish.wandb.target import shown_in, targets
     from step0_wandb.store import Store
 
-    loaded, outside = session.loaded, session.job().outside()
+    loaded, context = session.loaded, session.job().context()
     with session.open_store() as store:  # one that is not there is not made
         texts = loaded.sources or tuple(item.source for item in store.sources())
     wanted = shown_in(targets(texts, loaded), project, travels=loaded.settings.report.state)
     with Store.open(loaded.store, mode="copy" if session.dry_run else "write") as store:
-        ready = write_back.restore(store, wanted, outside)
-        return write_back.publish(store, ready, outside, dry_run=session.dry_run, anew=True)
+        ready = write_back.restore(store, wanted, context)
+        return write_back.publish(store, ready, context, dry_run=session.dry_run, anew=True)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from step0_wandb.cli import telling
+from step0_wandb.cli import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from step0_wandb.job import Job
+    from step0_wandb.app.sync import Job
     from step0_wandb.profiles import Profiles
     from step0_wandb.records import JudgedRun
     from step0_wandb.settings.load import Loaded
@@ -81,13 +81,13 @@ class Session:
     @cached_property
     def profiles(self) -> Profiles:
         """The known profiles, with the settings' changes to their setups."""
-        from step0_wandb.job import profiles_of
+        from step0_wandb.app.sync import profiles_of
 
         return profiles_of(self.loaded)
 
     def job(self) -> Job:
         """Return the main job with these settings."""
-        from step0_wandb.job import Job
+        from step0_wandb.app.sync import Job
 
         return Job(self.loaded, dry_run=self.dry_run, clock=self.clock)
 
@@ -175,7 +175,7 @@ def command(app: typer.Typer, name: str, function: Callable[..., None]) -> None:
     def run(**values: Any) -> None:
         chosen = {option: values.pop(option) for option in _SHARED if option in values}
         session = Session(**chosen)
-        telling.speak(as_json=session.log_format is LogFormat.json, clock=session.clock)
+        log.speak(as_json=session.log_format is LogFormat.json, clock=session.clock)
         function(session, **values)
 
     parameters = [*(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own), *shared]

@@ -15,7 +15,7 @@ from step0_wandb.text.formatting import clean
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from step0_wandb.job import SyncResult
+    from step0_wandb.app.sync import SyncResult
     from step0_wandb.publish.wandb.target import Written
     from step0_wandb.records import Json
 
@@ -41,8 +41,8 @@ def sync(
 
     Example: step0-wandb sync ./wandb --html step0.html
     """
+    from step0_wandb.app.sync import Job, run_sync
     from step0_wandb.cli.progress import reading
-    from step0_wandb.job import Job, run_sync
 
     with reading(quiet=session.quiet) as progress:
         job = Job(session.loaded, tuple(sources or ()), html, session.dry_run, session.clock, progress)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from step0_wandb.weights import WeightCheck
+    from step0_wandb.judge.weight_checks import WeightCheck
 
 
 @without("dry_run", "fail_on")
@@ -23,10 +23,10 @@ def weights(session: Session) -> None:
 
     Example: step0-wandb weights
     """
-    from step0_wandb.book import read_book
+    from step0_wandb.store.kept import load_weight_checks
 
     with session.open_store() as store:
-        book = read_book(store)
+        book = load_weight_checks(store)
     if session.as_json:
         output.print_json(json_documents.document("weights", weights=book))
     elif book:

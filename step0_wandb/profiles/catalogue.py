@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.errors import UsageError
-from step0_wandb.profiles.reading import load_profile
+from step0_wandb.profiles.load import load_profile
 from step0_wandb.text.paths import is_there
 
 if TYPE_CHECKING:

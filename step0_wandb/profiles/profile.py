@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from step0_wandb.errors import UsageError
-from step0_wandb.profiles import tables
+from step0_wandb.profiles import schema
 from step0_wandb.profiles.expression import Expression, lookup
 from step0_wandb.records import CheckPlan, Rule
 
@@ -26,27 +26,27 @@ CLIP_FRAC_LIMIT = 1e-10
 CLIP_FRAC_BROKEN_FROM = 5e-2
 
 
-class Profile(tables.Table):
+class Profile(schema.Table):
     """How one framework names its metrics, step and config keys; see the TOML files beside this one."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
     title: str
     read_from: str = ""
-    prefer: tables.Expr | None = None
-    metrics: tables.Metrics
-    step: tables.Step
-    let: dict[str, tables.Expr] = Field(default_factory=dict)
+    prefer: schema.Expr | None = None
+    metrics: schema.Metrics
+    step: schema.Step
+    let: dict[str, schema.Expr] = Field(default_factory=dict)
     defaults: dict[str, Any] = Field(default_factory=dict)
-    setup: tuple[tables.SetupKey, ...] = Field(min_length=1)
-    exact: tuple[tables.ExactRule, ...] = ()
-    gap: tuple[tables.GapRule, ...] = ()
-    gap_zero: tuple[tables.Because, ...] = ()
-    resumed: tuple[tables.Because, ...] = ()
-    rollouts: tables.Rollouts | None = None
-    gpus: tables.Gpus | None = None
-    weights: tables.Weights | None = None
-    switch: tables.Switch = tables.Switch()
-    console: tables.Console | None = None
+    setup: tuple[schema.SetupKey, ...] = Field(min_length=1)
+    exact: tuple[schema.ExactRule, ...] = ()
+    gap: tuple[schema.GapRule, ...] = ()
+    gap_zero: tuple[schema.Because, ...] = ()
+    resumed: tuple[schema.Because, ...] = ()
+    rollouts: schema.Rollouts | None = None
+    gpus: schema.Gpus | None = None
+    weights: schema.Weights | None = None
+    switch: schema.Switch = schema.Switch()
+    console: schema.Console | None = None
 
     @model_validator(mode="after")
     def _ends(self) -> Profile:
@@ -69,7 +69,7 @@ class Profile(tables.Table):
         parts = [self.let[name] for name in names if name in self.let]
         return (names - self.let.keys()) | (self.keys_of(*parts) if parts else frozenset())
 
-    def gap_of(self, values: Mapping[str, float]) -> tables.GapMetric | None:
+    def gap_of(self, values: Mapping[str, float]) -> schema.GapMetric | None:
         """Return the gap metric that a row has, the preferred one first."""
         return next((gap for gap in self.metrics.gap if gap.metric in values), None)
 
@@ -154,7 +154,7 @@ class Profile(tables.Table):
         known = {name: key for key in self.setup for name in (*key.value.names, key.label)}
         chosen = list(self.setup) if keys is None else []
         for name in (*(keys or ()), *add):
-            key = known.get(name) or tables.SetupKey(
+            key = known.get(name) or schema.SetupKey(
                 label=name.rsplit(".", 1)[-1], value=Expression.of_key(name)
             )
             if key not in chosen:
@@ -185,7 +185,7 @@ class Profile(tables.Table):
             why=found.why,
         )
 
-    def _gap_rule(self, gap: tables.GapMetric | None, scope: Mapping[str, Any]) -> Rule:
+    def _gap_rule(self, gap: schema.GapMetric | None, scope: Mapping[str, Any]) -> Rule:
         if gap is None:
             return Rule("skipped", why="no gap was logged")
         found = next((rule for rule in self.gap if rule.when.holds(scope)), None)

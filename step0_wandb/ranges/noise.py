@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from scipy import special
 
-from step0_wandb.checks import DEFAULT_BROKEN_FROM, DEFAULT_LIMIT
+from step0_wandb.checks.exact import DEFAULT_BROKEN_FROM, DEFAULT_LIMIT
 
 if TYPE_CHECKING:
     from step0_wandb.ranges.cells import Bools, Floats, Ints

@@ -13,7 +13,7 @@ from pathlib import Path
 from step0_wandb.errors import NoStep0Error
 from step0_wandb.profiles import load_profiles
 from step0_wandb.sources.console.log import read_console
-from step0_wandb.step0 import Step0Finder
+from step0_wandb.step0.finder import Step0Finder
 
 ROUNDS = 5
 LINES = 20_000

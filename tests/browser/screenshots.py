@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Literal
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
+from step0_wandb.app.sync import Job, run_sync
 from step0_wandb.demo import write_demo
-from step0_wandb.job import Job, run_sync
 from step0_wandb.settings.load import load_settings
 from tests.browser.chromium import QUIET, program
 

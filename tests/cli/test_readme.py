@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from step0_wandb.checkup import RECEIVING
+from step0_wandb.app.doctor import RECEIVING
 from step0_wandb.demo import write_demo
 from step0_wandb.errors import Step0Error
 from step0_wandb.settings.load import load_settings

@@ -14,12 +14,12 @@ import pytest
 from wandb.proto import wandb_internal_pb2
 
 from step0_wandb import demo
+from step0_wandb.app.check import explain_run
+from step0_wandb.app.sync import Job, run_sync
 from step0_wandb.demo import write_demo
 from step0_wandb.demo.scenario import directories
 from step0_wandb.errors import Step0Error, UsageError
-from step0_wandb.job import Job, run_sync
 from step0_wandb.settings.load import load_settings
-from step0_wandb.single import explain_run
 from tests.support.command import run_here
 from tests.support.miles import miles_run
 

@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from step0_wandb.app.gate import Gate, Patience
+from step0_wandb.app.run_selector import Newest
+from step0_wandb.app.stop import stop
+from step0_wandb.app.sync import Job, run_sync
 from step0_wandb.errors import CredentialsError, NoStep0Error, SourceError, UsageError
-from step0_wandb.gate import Gate, Patience
-from step0_wandb.job import Job, run_sync
-from step0_wandb.launch import Newest
 from step0_wandb.records import OWN_JOB_TYPE
 from step0_wandb.settings.load import load_settings
-from step0_wandb.stopping import stop
 from tests.support.live import Live
 from tests.support.miles import CONFIG, GAP, miles_run
 from tests.support.runs import Client

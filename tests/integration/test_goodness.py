@@ -8,10 +8,11 @@ import pandas as pd
 import pytest
 
 import step0_wandb as s0
-from step0_wandb.goodness import GoodnessOfFit, keep_goodness, read_goodness
-from step0_wandb.job import Job, run_sync
+from step0_wandb.app.sync import Job, run_sync
+from step0_wandb.judge.goodness import GoodnessOfFit, goodness_rows
 from step0_wandb.settings.load import load_settings
 from step0_wandb.store import NOWHERE, Store
+from step0_wandb.store.kept import load_goodness, save_goodness
 from tests.support.command import run
 from tests.support.miles import miles_run
 
@@ -64,7 +65,7 @@ def test_a_kept_fit_is_plain_json_and_comes_back_as_it_was():
     unknown = GoodnessOfFit(None, 0, None, None, None, None, None, np.inf, 1.0, 4.0, 0.03)
     table = pd.DataFrame([FITS, unknown]).astype({"p_value": float}).set_index("gap_metric")
     with Store.open(NOWHERE, mode="copy") as store:
-        assert read_goodness(store) == ()
-        keep_goodness(store, table)
-        assert read_goodness(store) == (FITS, unknown)
+        assert load_goodness(store) == ()
+        save_goodness(store, goodness_rows(table))
+        assert load_goodness(store) == (FITS, unknown)
         json.dumps(store.meta("goodness_of_fit"), allow_nan=False)

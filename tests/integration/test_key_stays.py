@@ -11,10 +11,10 @@ import pytest
 import step0_wandb
 from step0_wandb.publish.wandb.process import Login
 from step0_wandb.publish.wandb.target import shelf_of
-from step0_wandb.pull import Outside
 from step0_wandb.sources.server.source import ServerSource
 from step0_wandb.store import Store
 from step0_wandb.wandb_api.address import RemoteAddress
+from step0_wandb.wandb_api.context import Context
 from step0_wandb.wandb_api.credentials import Places
 from step0_wandb.wandb_api.download import Download
 from step0_wandb.wandb_api.http import Limits
@@ -73,13 +73,13 @@ def test_no_record_shows_the_environment_that_it_holds():
 
 def test_nothing_that_can_reach_the_key_shows_it(server, tmp_path):
     environ = environment(server, tmp_path)
-    outside = Outside(Places.of(environ), lambda: NOW)
+    context = Context(Places.of(environ), lambda: NOW)
     address = RemoteAddress("lab", "rl")
-    shelf = shelf_of(address, outside)
-    source = ServerSource(address, outside.client(), shipped_finder(), clock=lambda: NOW)
+    shelf = shelf_of(address, context)
+    source = ServerSource(address, context.client(), shipped_finder(), clock=lambda: NOW)
     login = Login(server.url, server.api_key)
     reached = {}
-    for thing in (outside, shelf, source, login, Download(shelf.account, environ, Limits())):
+    for thing in (context, shelf, source, login, Download(shelf.account, environ, Limits())):
         ours(thing, reached)
     kinds = {type(thing).__name__ for thing in reached.values()}
     assert kinds >= {"Places", "Account", "GraphQLClient", "HttpTransport", "Shelf", "Download", "Login"}

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from step0_wandb.job import Job, run_sync
+from step0_wandb.app.sync import Job, run_sync
 from step0_wandb.settings.load import load_settings
 from step0_wandb.store import Accept, Label, Store
 from step0_wandb.text import json_documents

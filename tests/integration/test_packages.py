@@ -6,10 +6,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from step0_wandb.app.check import explain_run
+from step0_wandb.app.sync import Job, run_sync
 from step0_wandb.errors import SourceError
-from step0_wandb.job import Job, run_sync
 from step0_wandb.settings.load import load_settings
-from step0_wandb.single import explain_run
 from step0_wandb.wandb_api.credentials import Account, Server
 from step0_wandb.wandb_api.download import Download
 from step0_wandb.wandb_api.faults import RequestFailed

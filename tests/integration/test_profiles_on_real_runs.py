@@ -8,7 +8,7 @@ import pytest
 import step0_wandb as s0
 from step0_wandb.profiles import load_profiles
 from step0_wandb.sources.offline.source import OfflineSource
-from step0_wandb.step0 import Step0Finder
+from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.store.columns import columns_of, frame_of
 from tests.support.frameworks import CASES, HEALTHY_RUNS, UNKNOWN, name_of, write_runs
 

@@ -5,15 +5,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from step0_wandb.app.check import judge_one, read_one
+from step0_wandb.app.sync import Job, run_sync
 from step0_wandb.errors import UsageError
-from step0_wandb.job import Job, run_sync
 from step0_wandb.profiles import load_profiles
-from step0_wandb.pull import Outside
 from step0_wandb.settings.load import load_settings
-from step0_wandb.single import judge_one, read_one
 from step0_wandb.sources.server.rollouts import WINDOW, RolloutRows
 from step0_wandb.store import Label, Store
 from step0_wandb.wandb_api.address import RemoteAddress
+from step0_wandb.wandb_api.context import Context
 from step0_wandb.wandb_api.credentials import Places
 from tests.support.command import run_here
 from tests.support.miles import CONFIG, GAP
@@ -137,7 +137,7 @@ def test_check_tells_it_only_where_it_is_asked(tmp_path):
 
 def reader(server, run_id):
     environ = {"WANDB_BASE_URL": server.url, "WANDB_API_KEY": server.api_key}
-    client = Outside(Places.of(environ), lambda: NOW).client()
+    client = Context(Places.of(environ), lambda: NOW).client()
     return RolloutRows(client, RemoteAddress("lab", "rl", run_id), MILES)
 
 

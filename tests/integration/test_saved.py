@@ -6,9 +6,9 @@ from step0_wandb.errors import SourceError
 from step0_wandb.publish.wandb import saved
 from step0_wandb.publish.wandb.saved import Wanted
 from step0_wandb.publish.wandb.target import shelf_of
-from step0_wandb.pull import Outside
 from step0_wandb.wandb_api import download
 from step0_wandb.wandb_api.address import RemoteAddress
+from step0_wandb.wandb_api.context import Context
 from step0_wandb.wandb_api.credentials import Places
 from step0_wandb.wandb_api.http import Reply
 from tests.support.project import NOW, environment
@@ -29,8 +29,8 @@ def server():
 
 @pytest.fixture
 def shelf(server, tmp_path):
-    outside = Outside(Places.of(environment(server, tmp_path)), lambda: NOW, give_up_s=1.0)
-    return shelf_of(RemoteAddress("lab", "rl"), outside)
+    context = Context(Places.of(environment(server, tmp_path)), lambda: NOW, give_up_s=1.0)
+    return shelf_of(RemoteAddress("lab", "rl"), context)
 
 
 class Wire:
@@ -149,8 +149,8 @@ def test_a_report_is_found_on_any_page_of_the_list(shelf, server, monkeypatch):
 
 
 def test_a_project_that_does_not_exist_is_made_for_its_report(server, tmp_path):
-    outside = Outside(Places.of(environment(server, tmp_path)), lambda: NOW, give_up_s=5.0)
-    shelf_of(RemoteAddress("lab", "health"), outside).report(WANTED)
+    context = Context(Places.of(environment(server, tmp_path)), lambda: NOW, give_up_s=5.0)
+    shelf_of(RemoteAddress("lab", "health"), context).report(WANTED)
     [view] = server.state.views.values()
     assert view.project is server.state.projects["lab", "health"]
 

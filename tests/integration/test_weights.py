@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from step0_wandb.book import read_book
+from step0_wandb.store.kept import load_weight_checks
 from tests.support.project import NOW, Lab, environment
 from tests.support.server_source import CONFIG, miles_rows
 from tests.support.wandb_server import WandbServer
@@ -40,7 +40,7 @@ def test_runs_on_a_server_tell_image_commit_and_what_became_of_them(tmp_path, mo
         lab = Lab(server, tmp_path, **{"report.wandb": None, "report.state": False})
         result = lab.sync()
     with lab.store() as store:
-        book = read_book(store)
+        book = load_weight_checks(store)
     assert [(entry.status, entry.image, entry.run) for entry in book] == [
         ("failed", "miles:v7", "lab/rl/died"),
         ("due", COMMIT[:12], None),

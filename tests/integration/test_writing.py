@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from step0_wandb.app.check import basis_of, judge_one, read_one
 from step0_wandb.publish import wandb as write_back
 from step0_wandb.publish.wandb import process
 from step0_wandb.publish.wandb.process import Job, Login
@@ -14,7 +15,6 @@ from step0_wandb.publish.wandb.report import DESCRIPTION, GENERATED, MARK, TITLE
 from step0_wandb.publish.wandb.state import State, read_state
 from step0_wandb.publish.wandb.tables import RUN_COLUMNS, SETUP_COLUMNS
 from step0_wandb.records import Problem
-from step0_wandb.single import basis_of, judge_one, read_one
 from step0_wandb.store import Accept, Label, Mute, Retraction
 from step0_wandb.wandb_api.address import RemoteAddress
 from tests.support import command
@@ -630,7 +630,7 @@ def test_a_range_that_travels_judges_as_the_store_it_came_from(lab):
     lab.sync()
     with lab.store() as store:
         [stored] = store.setups()
-    left = write_back.travelling_ranges(RemoteAddress("lab", "rl"), lab.job.outside())
+    left = write_back.travelling_ranges(RemoteAddress("lab", "rl"), lab.job.context())
     [row] = left.ranges.reset_index().to_dict("records")
     assert row | {"last_run": stored.last_run} == dataclasses.asdict(stored)
 

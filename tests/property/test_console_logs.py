@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from step0_wandb.errors import NoStep0Error
 from step0_wandb.profiles import load_profiles
 from step0_wandb.sources.console.log import read_stream
-from step0_wandb.step0 import Step0Finder
+from step0_wandb.step0.finder import Step0Finder
 
 FINDER = Step0Finder(load_profiles())
 GAP = "train/train_rollout_logprob_abs_diff"

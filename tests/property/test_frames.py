@@ -7,7 +7,7 @@ from step0_wandb.profiles import load_profiles
 from step0_wandb.sources.offline import messages
 from step0_wandb.sources.offline.frames import BLOCK, START, Damage, LogReader, Record
 from step0_wandb.sources.offline.source import OfflineSource
-from step0_wandb.step0 import Step0Finder
+from step0_wandb.step0.finder import Step0Finder
 from tests.support.runs import (
     HEADER,
     Memory,

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from step0_wandb.job import Job, run_sync
+from step0_wandb.app.sync import Job, run_sync
 from step0_wandb.settings.load import load_settings
 from step0_wandb.store import Store
 from tests.support.server_source import CONFIG, miles_rows
@@ -41,7 +41,7 @@ class Watch:
         monkeypatch.setenv("WANDB_BASE_URL", server.url)
         monkeypatch.setenv("WANDB_API_KEY", server.api_key)
         # What else a sync writes has its own tests, and takes the W&B client seconds.
-        monkeypatch.setattr("step0_wandb.job.targets", lambda *_arguments: ())
+        monkeypatch.setattr("step0_wandb.app.sync.targets", lambda *_arguments: ())
 
     @property
     def loaded(self):

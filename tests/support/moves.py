@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from step0_wandb.job import Job, run_sync
+from step0_wandb.app.sync import Job, run_sync
 from step0_wandb.settings.load import load_settings
 from step0_wandb.store import Store
 from tests.support.miles import miles_run

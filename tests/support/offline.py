@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from step0_wandb.profiles import load_profiles
 from step0_wandb.sources.offline.source import OfflineSource
-from step0_wandb.step0 import Step0Finder
+from step0_wandb.step0.finder import Step0Finder
 from tests.support.runs import Memory, history_record, run_record, wandb_file, write_file
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from step0_wandb.job import Job, run_sync
+from step0_wandb.app.sync import Job, run_sync
 from step0_wandb.settings.load import load_settings
 from step0_wandb.store import Store
 from tests.support.command import Answer

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from step0_wandb.profiles import load_profiles
 from step0_wandb.sources.server.fetch import PAGE_SIZE
 from step0_wandb.sources.server.source import ServerSource
-from step0_wandb.step0 import Step0Finder
+from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.wandb_api.address import RemoteAddress
 from step0_wandb.wandb_api.client import GraphQLClient
 from step0_wandb.wandb_api.credentials import Places, find_account

@@ -11,7 +11,7 @@ from step0_wandb.errors import NoStep0Error, SourceError
 from step0_wandb.profiles import load_profiles
 from step0_wandb.sources.console import scan
 from step0_wandb.sources.console.log import read_console, read_stream
-from step0_wandb.step0 import Step0Finder
+from step0_wandb.step0.finder import Step0Finder
 
 GAP = "train/train_rollout_logprob_abs_diff"
 LOGP = "train/sampling/sampling_logp_difference/mean"

@@ -1,6 +1,6 @@
 """What is not checked is told, one line a profile: silence must not look like health."""
 
-from step0_wandb.publish.blind import coverage
+from step0_wandb.judge.coverage import coverage
 from step0_wandb.records import CheckResult
 from tests.support.judged import judged
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from step0_wandb.explaining.packages import changes, read_requirements
+from step0_wandb.text.requirements import changes, read_requirements
 
 
 @pytest.mark.parametrize(

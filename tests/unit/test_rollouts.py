@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from step0_wandb.checks import Level
+from step0_wandb.checks.exact import Level
 from step0_wandb.profiles import load_profiles
 from step0_wandb.records import HistoryRow, RunRecord
-from step0_wandb.rollouts import Opening, RolloutFinder, judge_later
+from step0_wandb.step0.rollouts import Opening, RolloutFinder, judge_later
 
 GAP = "train/train_rollout_logprob_abs_diff"
 FINDER = RolloutFinder(load_profiles())

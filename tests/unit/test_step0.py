@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from step0_wandb.profiles import load_profiles
 from step0_wandb.records import HistoryRow, RunRecord
-from step0_wandb.step0 import Step0Finder
+from step0_wandb.step0.finder import Step0Finder
 
 GAP = "train/train_rollout_logprob_abs_diff"
 PROFILES = load_profiles()

@@ -25,10 +25,10 @@ from step0_wandb.wandb_api.faults import FORBIDDEN, NOT_FOUND, QUERY_ERROR, REFU
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from step0_wandb.pull import Outside
     from step0_wandb.settings.load import Loaded
     from step0_wandb.store import Message
     from step0_wandb.wandb_api.client import GraphQLClient
+    from step0_wandb.wandb_api.context import Context
 
 OWN_RUN: Final = OWN_JOB_TYPE
 """The id of the sync's own run, one a project."""
@@ -70,9 +70,9 @@ class Delivery:
     A channel that is out of reach is not tried again by the same delivery.
     """
 
-    def __init__(self, loaded: Loaded, outside: Outside) -> None:
+    def __init__(self, loaded: Loaded, context: Context) -> None:
         self._webhook_env = loaded.settings.alerts.webhook_env
-        self._outside = outside
+        self._context = context
         self._out_of_reach: dict[str, str] = {}
 
     def takes(self, channel: str) -> bool:
@@ -97,11 +97,11 @@ class Delivery:
 
     @cached_property
     def _wandb(self) -> WandbAlerts:
-        return WandbAlerts(self._outside.client())
+        return WandbAlerts(self._context.client())
 
     @cached_property
     def _webhook(self) -> Webhook:
-        return Webhook(self._webhook_env or "", self._outside.places.environ)
+        return Webhook(self._webhook_env or "", self._context.places.environ)
 
 
 class OutOfReachError(SourceError):

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from step0_wandb.installed import Installed
-    from step0_wandb.pull import Outside
+    from step0_wandb.explain.installed import Installed
+    from step0_wandb.judge.verdicts import Judgement
     from step0_wandb.settings.load import Loaded
     from step0_wandb.settings.options import AlertsSettings
     from step0_wandb.store import Queued, Store
     from step0_wandb.store.outbox import AlertLevel, Channel
-    from step0_wandb.verdicts import Judgement
+    from step0_wandb.wandb_api.context import Context
 
 _Positions = dict[Subject, list[int]]
 """Where in the judgement the runs of a subject stand."""
@@ -67,7 +67,7 @@ def queue(
 
 
 def deliver(
-    store: Store, loaded: Loaded, outside: Outside, *, dry_run: bool
+    store: Store, loaded: Loaded, context: Context, *, dry_run: bool
 ) -> tuple[dict[str, object], ...]:
     """Send what the outbox holds; return what became of each alert, one item a run or setup.
 
@@ -79,7 +79,7 @@ def deliver(
         return ()
     from step0_wandb.publish.alerts.deliver import Delivery
 
-    delivery = Delivery(loaded, outside)
+    delivery = Delivery(loaded, context)
     told: list[dict[str, object]] = []
     for queued in waiting:
         if not delivery.takes(queued.message.channel):
@@ -88,7 +88,7 @@ def deliver(
         if failure is not None:
             store.outbox.failed(queued.number, failure)
         elif not dry_run:
-            store.outbox.sent(queued.number, now=outside.clock())
+            store.outbox.sent(queued.number, now=context.clock())
         told += _told(queued, sent=not dry_run and failure is None, error=failure)
     return tuple(told)
 
@@ -125,7 +125,7 @@ def _standing(store: Store, result: Judgement, levels: Sequence[str], *, now: da
 
 def _flagged(result: Judgement, levels: Sequence[str]) -> Mapping[AlertLevel, NDArray[np.bool_]]:
     """Return by level which runs are flagged; a run in a moved setup speaks for the setup alone."""
-    from step0_wandb.checks import Why, texts
+    from step0_wandb.checks.exact import Why, texts
 
     unspoken = texts(result.runs, "label") == ""
     why = result.outcomes["gap"].why

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from step0_wandb.book import read_book
+from step0_wandb.store.kept import load_weight_checks
 from step0_wandb.errors import UsageError
 from step0_wandb.plots.picture import save_gaps
 from step0_wandb.publish.wandb import process
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from step0_wandb.publish.wandb.process import Done, Tables
     from step0_wandb.publish.wandb.report import Report
     from step0_wandb.publish.wandb.state import State
-    from step0_wandb.pull import Outside
+    from step0_wandb.wandb_api.context import Context
     from step0_wandb.records import Json, JudgedRun
     from step0_wandb.settings.load import Loaded
     from step0_wandb.publish.wandb.saved import Shelf
@@ -204,16 +204,16 @@ def _project(text: str) -> str | None:
     return f"{address.entity}/{address.project}" if isinstance(address, RemoteAddress) else None
 
 
-def shelf_of(address: RemoteAddress, outside: Outside) -> Shelf:
+def shelf_of(address: RemoteAddress, context: Context) -> Shelf:
     """Return where the things of a sync lie in a project."""
     from step0_wandb.publish.wandb.saved import Shelf
 
     return Shelf(
         address,
-        find_account(outside.places),
-        patient=replace(outside, give_up_s=min(outside.give_up_s, LIGHT_S)).client(),
-        once=replace(outside, give_up_s=0.0).client(),
-        environ=outside.places.environ,
+        find_account(context.places),
+        patient=replace(context, give_up_s=min(context.give_up_s, LIGHT_S)).client(),
+        once=replace(context, give_up_s=0.0).client(),
+        environ=context.places.environ,
     )
 
 
@@ -246,7 +246,7 @@ class Content:
         as_of = datetime.fromisoformat(changed) if isinstance(changed, str) else now
         shown = {"runs": runs_table(own), "setups": setups_table(state.ranges)}
         tables = process.Tables(shown, count_metrics(own, state.ranges))
-        book = [entry for entry in read_book(store) if any(map(target.share.takes, entry.projects))]
+        book = [entry for entry in load_weight_checks(store) if any(map(target.share.takes, entry.projects))]
         report = build_report(own, state.ranges, as_of=as_of, weights=book)
         return cls(target, own, state, tables, report)
 
@@ -281,7 +281,7 @@ def plan(content: Content, memory: Memory, *, anew: bool) -> Published:
     return Published(tuple(Written(part, str(content.target)) for part in parts))
 
 
-def write(store: Store, content: Content, memory: Memory, outside: Outside, *, anew: bool) -> Published:
+def write(store: Store, content: Content, memory: Memory, context: Context, *, anew: bool) -> Published:
     """Write what is news to a project, and remember what of it arrived.
 
     Raises
@@ -293,34 +293,34 @@ def write(store: Store, content: Content, memory: Memory, outside: Outside, *, a
     if not news:
         return Published()
     if "report" in news:
-        memory = replace(memory, report=_report_id(target, memory, outside))
+        memory = replace(memory, report=_report_id(target, memory, context))
         memory.save(store, target)
-    done = _send(content, memory, news, outside)
+    done = _send(content, memory, news, context)
     marks = content.marks(memory.report)
     replace(memory, marks={**memory.marks, **{part: marks[part] for part in done.parts}}).save(store, target)
-    page = _page(target, memory, outside)
+    page = _page(target, memory, context)
     return Published(
         tuple(Written(part, str(target), page if part == "report" else None) for part in done.parts),
         tuple(Problem(f"{target}: {part}", f"not written: {why}") for part, why in done.failures.items()),
     )
 
 
-def _report_id(target: Target, memory: Memory, outside: Outside) -> str:
+def _report_id(target: Target, memory: Memory, context: Context) -> str:
     from step0_wandb.publish.wandb.saved import Wanted
 
-    return shelf_of(target.address, outside).report(Wanted(memory.report, TITLE, DESCRIPTION, MARK))
+    return shelf_of(target.address, context).report(Wanted(memory.report, TITLE, DESCRIPTION, MARK))
 
 
-def _page(target: Target, memory: Memory, outside: Outside) -> str | None:
+def _page(target: Target, memory: Memory, context: Context) -> str | None:
     if not memory.report:
         return None
-    app = find_server(outside.places).app_url
+    app = find_server(context.places).app_url
     return f"{app}/{target}/reports/{TITLE.replace(' ', '-')}--{memory.report.rstrip('=')}"
 
 
-def _send(content: Content, memory: Memory, news: set[str], outside: Outside) -> Done:
+def _send(content: Content, memory: Memory, news: set[str], context: Context) -> Done:
     """Let the wandb client write some parts."""
-    address, places = content.target.address, outside.places
+    address, places = content.target.address, context.places
     account, marks = find_account(places), content.marks(memory.report)
     others = {part: mark for part, mark in memory.marks.items() if part != "state"}
     with tempfile.TemporaryDirectory(prefix="step0-wandb-") as folder:
@@ -341,4 +341,4 @@ def _send(content: Content, memory: Memory, news: set[str], outside: Outside) ->
             marks=marks,
         )
         login = process.Login(account.server.base_url, account.key)
-        return process.write(job, login, environ=places.environ, deadline_s=outside.give_up_s + STARTUP_S)
+        return process.write(job, login, environ=places.environ, deadline_s=context.give_up_s + STARTUP_S)

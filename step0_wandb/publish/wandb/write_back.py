@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from step0_wandb.pull import Outside
+    from step0_wandb.wandb_api.context import Context
     from step0_wandb.store import Label, Store
     from step0_wandb.wandb_api.address import RemoteAddress
     from step0_wandb.publish.wandb.target import Target, Written
@@ -61,7 +61,7 @@ class Travelling:
 
 
 def restore(
-    store: Store, wanted: Sequence[Target], outside: Outside, *, unread: Collection[str] = ()
+    store: Store, wanted: Sequence[Target], context: Context, *, unread: Collection[str] = ()
 ) -> Ready:
     """Take over what other syncs left in the projects, before anything is judged or told.
 
@@ -80,7 +80,7 @@ def restore(
             continue
         try:
             if target.travels and (store.stale or not Memory.has_met(store, target)):
-                _meet(store, target, outside)
+                _meet(store, target, context)
         except DamagedStateError as error:
             problems.append(Problem(str(target), f"{error.message}; it is written anew"))
             Memory().save(store, target)
@@ -91,10 +91,10 @@ def restore(
     return Ready(tuple(ready), tuple(problems))
 
 
-def _meet(store: Store, target: Target, outside: Outside) -> bool:
+def _meet(store: Store, target: Target, context: Context) -> bool:
     """Take over the state of a project, and remember what was written there; return whether that is news."""
     known = Memory.of(store, target)
-    found = shelf_of(target.address, outside).state()
+    found = shelf_of(target.address, context).state()
     state = read_state(found) if found is not None else None
     mark = state.fingerprint() if state else None
     if mark == known.marks.get("state"):
@@ -105,7 +105,7 @@ def _meet(store: Store, target: Target, outside: Outside) -> bool:
             marks = {part: kept for part, kept in known.marks.items() if part != "state"}
             Memory(marks, known.report).save(store, target)
         else:
-            import_state(store, state, now=outside.clock())
+            import_state(store, state, now=context.clock())
             marks = {**known.marks, **state.written, "state": str(mark)}
             Memory(marks, state.report or known.report).save(store, target)
     return True
@@ -116,7 +116,7 @@ def outdate(store: Store) -> None:
     store.set_meta(DONE, None)
 
 
-def publish(store: Store, ready: Ready, outside: Outside, *, dry_run: bool, anew: bool = False) -> Published:
+def publish(store: Store, ready: Ready, context: Context, *, dry_run: bool, anew: bool = False) -> Published:
     """Write what changed since it was written last.
 
     Parameters
@@ -134,12 +134,12 @@ def publish(store: Store, ready: Ready, outside: Outside, *, dry_run: bool, anew
     written: list[Written] = []
     problems = list(ready.problems)
     for target in ready.targets:
-        content = Content.of(store, target, runs, now=outside.clock())
+        content = Content.of(store, target, runs, now=context.clock())
         try:
             if dry_run:
                 result = plan(content, Memory.of(store, target), anew=anew)
             else:
-                result = _write(store, content, outside, anew=anew)
+                result = _write(store, content, context, anew=anew)
         except Step0Error as error:
             problems.append(Problem(str(target), f"not written: {error.message}"))
             continue
@@ -150,19 +150,19 @@ def publish(store: Store, ready: Ready, outside: Outside, *, dry_run: bool, anew
     return Published(tuple(written), tuple(problems))
 
 
-def _write(store: Store, content: Content, outside: Outside, *, anew: bool) -> Published:
+def _write(store: Store, content: Content, context: Context, *, anew: bool) -> Published:
     """Write the content of one project, with what another store has left there in the meantime."""
     target = content.target
     if target.travels and content.news(Memory.of(store, target), anew=anew):
         try:
-            if _meet(store, target, outside):
-                content = Content.of(store, target, store.judged(), now=outside.clock())
+            if _meet(store, target, context):
+                content = Content.of(store, target, store.judged(), now=context.clock())
         except DamagedStateError:
             pass  # `restore` has told, or the next sync will; it is written anew, and nothing can be lost of it
-    return write(store, content, Memory.of(store, target), outside, anew=anew)
+    return write(store, content, Memory.of(store, target), context, anew=anew)
 
 
-def travelling_ranges(project: RemoteAddress, outside: Outside) -> Travelling | None:
+def travelling_ranges(project: RemoteAddress, context: Context) -> Travelling | None:
     """Return the ranges that the last sync of a project left there; None where none has.
 
     Raises
@@ -174,12 +174,12 @@ def travelling_ranges(project: RemoteAddress, outside: Outside) -> Travelling | 
     """
     import pandas as pd
 
-    found = shelf_of(project, outside).state()
+    found = shelf_of(project, context).state()
     if found is None:
         return None
     state = read_state(found)
     ranges = pd.DataFrame([asdict(item) for item in state.ranges], columns=_COLUMNS)
-    age = span_text(max(outside.clock() - state.written_at, timedelta()))
+    age = span_text(max(context.clock() - state.written_at, timedelta()))
     return Travelling(
         ranges.set_index("setup"),
         {label.run: label for label in state.labels},

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from step0_wandb.profiles import Profile
-    from step0_wandb.profiles.tables import Console
+    from step0_wandb.profiles.schema import Console
     from step0_wandb.records import RunFacts
     from step0_wandb.sources.console.printed import Printed
     from step0_wandb.sources.console.scan import Readable
-    from step0_wandb.step0 import Step0Finder
+    from step0_wandb.step0.finder import Step0Finder
 
 SHORT_STEP, LONGEST_STEP = 1 << 13, 1 << 16
 """Bytes: most steps are shorter; what is printed at greater length is no metrics dict."""

@@ -16,7 +16,7 @@ from step0_wandb.text.python_values import LiteralError, Numeral, parse
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from step0_wandb.profiles.tables import Console
+    from step0_wandb.profiles.schema import Console
     from step0_wandb.text.python_values import Value
 
 TENSOR_DECIMALS = 4

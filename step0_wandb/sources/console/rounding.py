@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from step0_wandb.records import RunFacts
-    from step0_wandb.step0 import Step0Finder
+    from step0_wandb.step0.finder import Step0Finder
 
 COARSE = 0.1
 """A gap whose print may be this share off its value cannot be held against a range."""

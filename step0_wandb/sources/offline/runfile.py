@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from step0_wandb.sources.offline.frames import ReadAt
     from step0_wandb.sources.offline.messages import ConfigChange
     from step0_wandb.sources.offline.walk import FoundFile
-    from step0_wandb.step0 import Step0Finder
+    from step0_wandb.step0.finder import Step0Finder
 
 TURN = 1024 * 1024
 """In bytes; what is read of one file before the run's other files have their turn."""

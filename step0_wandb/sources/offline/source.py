@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from step0_wandb.records import Problem
     from step0_wandb.sources.base import FileMark, Known, Reading
     from step0_wandb.sources.offline.walk import Found
-    from step0_wandb.step0 import Step0Finder
+    from step0_wandb.step0.finder import Step0Finder
 
 
 @dataclass(frozen=True, slots=True)

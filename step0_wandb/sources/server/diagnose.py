@@ -18,7 +18,7 @@ from step0_wandb.wandb_api.queries import ORDER, Fields, page_document, read_pag
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from step0_wandb.step0 import Step0Finder
+    from step0_wandb.step0.finder import Step0Finder
     from step0_wandb.wandb_api.address import RemoteAddress
     from step0_wandb.wandb_api.client import GraphQLClient
     from step0_wandb.wandb_api.credentials import Account, Places

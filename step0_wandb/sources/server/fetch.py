@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from step0_wandb.records import Json
-    from step0_wandb.step0 import Step0Finder
+    from step0_wandb.step0.finder import Step0Finder
     from step0_wandb.wandb_api.batches import ProjectClient
     from step0_wandb.wandb_api.queries import Look, RunNode, RunPage
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from step0_wandb.records import Json
-    from step0_wandb.step0 import Step0Finder
+    from step0_wandb.step0.finder import Step0Finder
     from step0_wandb.wandb_api.queries import RunNode, Seen
 
 FIRST_ROWS = 8

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from step0_wandb.records import Json
     from step0_wandb.sources.server.history import Trace
-    from step0_wandb.step0 import Step0Finder
+    from step0_wandb.step0.finder import Step0Finder
     from step0_wandb.wandb_api.address import RemoteAddress
     from step0_wandb.wandb_api.client import GraphQLClient
     from step0_wandb.wandb_api.queries import RunNode

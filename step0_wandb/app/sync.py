@@ -11,37 +11,36 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from step0_wandb import afterwards
-from step0_wandb.book import keep_book, read_book
+from step0_wandb.app import later_rollouts
+from step0_wandb.app.pull import pull
+from step0_wandb.app.weight_log import weight_log
 from step0_wandb.errors import UsageError
-from step0_wandb.goodness import keep_goodness, read_goodness
-from step0_wandb.installed import Installed, compared
+from step0_wandb.explain.installed import Installed, compared
+from step0_wandb.judge.goodness import goodness_rows
+from step0_wandb.judge.weight_checks import keys_of
 from step0_wandb.profiles import load_profiles
 from step0_wandb.publish import alerts as alerting
 from step0_wandb.publish import wandb as write_back
 from step0_wandb.publish.wandb.target import targets
-from step0_wandb.pull import Outside, pull
 from step0_wandb.records import VERDICTS
 from step0_wandb.settings.load import environment, load_settings
-from step0_wandb.step0 import Step0Finder
-from step0_wandb.store import Store
+from step0_wandb.step0.finder import Step0Finder
+from step0_wandb.store import Store, kept
 from step0_wandb.text.formatting import count
 from step0_wandb.text.summary import Line, Sheet
-from step0_wandb.weights import keys_of
+from step0_wandb.wandb_api.context import Context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from step0_wandb.app.pull import Pulled, SourceResult
     from step0_wandb.profiles import Profiles
     from step0_wandb.publish.wandb.target import Written
-    from step0_wandb.pull import Pulled, SourceResult
     from step0_wandb.records import JudgedRun, Problem, SetupRange
     from step0_wandb.settings.load import Loaded
 
 EXPLAINED = 20
 """Flagged runs of which the page says what to look at first."""
-UNSEEN = "unseen"
-"""The store's note on what is not checked, as of its verdicts."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -135,12 +134,12 @@ class Job:
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     progress: Callable[[str, int, int | None], None] = lambda _source, _runs, _total: None
 
-    def outside(self) -> Outside:
+    def context(self) -> Context:
         """Return what reading sources needs from outside."""
         from step0_wandb.wandb_api.credentials import Places
 
         give_up_s = self.loaded.settings.server.give_up.total_seconds()
-        return Outside(Places.of(environment()), self.clock, give_up_s, self.progress)
+        return Context(Places.of(environment()), self.clock, give_up_s, self.progress)
 
 
 def sync(
@@ -185,7 +184,7 @@ def job_of(*, store: str | Path | None = None, settings: str | Path | None = Non
 
 def read_into(store: Store, source: str, job: Job) -> Pulled:
     """Read one source into a store."""
-    return pull(store, [source], Step0Finder(profiles_of(job.loaded)), job.outside())[0]
+    return pull(store, [source], Step0Finder(profiles_of(job.loaded)), job.context())[0]
 
 
 def run_sync(job: Job) -> SyncResult:
@@ -196,17 +195,17 @@ def run_sync(job: Job) -> SyncResult:
             "No source was given",
             "Name one (`step0-wandb sync entity/project`), or set `sources` in step0.toml.",
         )
-    outside, wanted = job.outside(), targets(texts, job.loaded)
+    context, wanted = job.context(), targets(texts, job.loaded)
     with Store.open(job.loaded.store, mode="copy" if job.dry_run else "write") as store:
-        pulled = _read_all(store, texts, job, outside)
+        pulled = _read_all(store, texts, job, context)
         unread = [part.result.source for part in pulled if part.failure]
-        ready = write_back.restore(store, wanted, outside, unread=unread)
+        ready = write_back.restore(store, wanted, context, unread=unread)
         store.end_mutes(now=job.clock())
-        unfollowed = _follow(store, job, outside)
+        unfollowed = _follow(store, job, context)
         news = store.stale
-        changed = judge_store(store, job.loaded, outside) if news else ()
-        alerts = alerting.deliver(store, job.loaded, outside, dry_run=job.dry_run)
-        published = write_back.publish(store, ready, outside, dry_run=job.dry_run)
+        changed = judge_store(store, job.loaded, context) if news else ()
+        alerts = alerting.deliver(store, job.loaded, context, dry_run=job.dry_run)
+        published = write_back.publish(store, ready, context, dry_run=job.dry_run)
         page = _page(store, job, news=news)
         return SyncResult(
             sources=tuple(part.result for part in pulled),
@@ -221,12 +220,12 @@ def run_sync(job: Job) -> SyncResult:
             alerts=alerts,
             page=page,
             written=published.written,
-            unseen=_unseen(store),
+            unseen=kept.load_coverage(store),
             mismatched=_mismatched(store, changed),
         )
 
 
-def _read_all(store: Store, texts: Sequence[str], job: Job, outside: Outside) -> list[Pulled]:
+def _read_all(store: Store, texts: Sequence[str], job: Job, context: Context) -> list[Pulled]:
     """Read every source into the store.
 
     Raises
@@ -236,7 +235,7 @@ def _read_all(store: Store, texts: Sequence[str], job: Job, outside: Outside) ->
     """
     finder = Step0Finder(profiles_of(job.loaded))
     _refresh(store, finder, job)
-    pulled = pull(store, texts, finder, outside)
+    pulled = pull(store, texts, finder, context)
     store.follow_tags(now=job.clock())
     failures = [part.failure for part in pulled if part.failure]
     if len(failures) == len(pulled):
@@ -244,14 +243,14 @@ def _read_all(store: Store, texts: Sequence[str], job: Job, outside: Outside) ->
     return pulled
 
 
-def _follow(store: Store, job: Job, outside: Outside) -> tuple[Problem, ...]:
+def _follow(store: Store, job: Job, context: Context) -> tuple[Problem, ...]:
     """Look at what runs logged after their step 0, where the settings ask for it."""
     if not job.loaded.settings.checks.every_rollout:
         return ()
-    from step0_wandb.rollouts import RolloutFinder
+    from step0_wandb.step0.rollouts import RolloutFinder
 
     finder = RolloutFinder(profiles_of(job.loaded))
-    return afterwards.follow(store, finder, outside, since=job.clock() - job.loaded.settings.alerts.since)
+    return later_rollouts.follow(store, finder, context, since=job.clock() - job.loaded.settings.alerts.since)
 
 
 def profiles_of(loaded: Loaded) -> Profiles:
@@ -260,39 +259,36 @@ def profiles_of(loaded: Loaded) -> Profiles:
     return load_profiles(loaded.profile_paths).with_setups(changes)
 
 
-def judge_store(store: Store, loaded: Loaded, outside: Outside) -> tuple[str, ...]:
+def judge_store(store: Store, loaded: Loaded, context: Context) -> tuple[str, ...]:
     """Fit and judge every stored run anew; return the keys of the runs that differ from before."""
-    from step0_wandb.explaining.moves import with_what_changed
-    from step0_wandb.publish.blind import coverage
+    from step0_wandb.explain.moves import with_what_changed
+    from step0_wandb.judge.coverage import coverage
+    from step0_wandb.judge.verdicts import judged_runs, setup_ranges, weigh
     from step0_wandb.ranges.fitness import fitness_table
-    from step0_wandb.verdicts import judged_runs, setup_ranges, weigh
 
     settings, profiles = loaded.settings.ranges, profiles_of(loaded)
     runs = store.frame(config=keys_of(profiles))
     if loaded.settings.checks.every_rollout:
-        runs = afterwards.joined(store, runs)
+        runs = later_rollouts.joined(store, runs)
     result = weigh(runs, alpha=settings.alpha, broken_ratio=settings.broken_ratio)
     judged = judged_runs(result)
-    installed = Installed(store, Step0Finder(profiles), outside)
+    installed = Installed(store, Step0Finder(profiles), context)
     on_disk = installed.beside_files
     setups = with_what_changed(setup_ranges(result), result, store, packages=partial(compared, on_disk))
     with store.transaction():
-        changed = store.save_judged(judged, setups, now=outside.clock())
-        store.set_meta(UNSEEN, list(coverage(judged)))
-        keep_goodness(store, fitness_table(result.model))
-        keep_book(store, profiles, runs, installed=on_disk)
-        alerting.queue(installed, loaded.settings.alerts, result, clock=outside.clock)
+        changed = store.save_judged(judged, setups, now=context.clock())
+        kept.save_coverage(store, coverage(judged))
+        kept.save_goodness(store, goodness_rows(fitness_table(result.model)))
+        kept.save_weight_checks(store, weight_log(store, profiles, runs, installed=on_disk))
+        alerting.queue(installed, loaded.settings.alerts, result, clock=context.clock)
         write_back.outdate(store)
     return changed
 
 
-def _unseen(store: Store) -> tuple[str, ...]:
-    lines = store.meta(UNSEEN)
-    return tuple(map(str, lines)) if isinstance(lines, list) else ()
-
-
 def _mismatched(store: Store, changed: Sequence[str]) -> tuple[str, ...]:
-    failed = (entry for entry in read_book(store) if entry.status == "failed" and entry.run in changed)
+    failed = (
+        entry for entry in kept.load_weight_checks(store) if entry.status == "failed" and entry.run in changed
+    )
     return tuple(f"{entry.run} compared {entry.what}: {'; '.join(entry.notes)}" for entry in failed)
 
 
@@ -332,8 +328,8 @@ def write_page_of(store: Store, path: Path, profiles: Profiles) -> None:
     changed = store.meta("changed_at")
     as_of = datetime.fromisoformat(changed) if isinstance(changed, str) else None
     beside = Beside(
-        read_book(store),
-        fits=[str(fit) for fit in read_goodness(store)],
+        kept.load_weight_checks(store),
+        fits=[str(fit) for fit in kept.load_goodness(store)],
         findings=_findings(judged, store, profiles),
     )
     html = render_page(judged, store.setups(), title="Step-0 health", as_of=as_of, beside=beside)
@@ -342,7 +338,7 @@ def write_page_of(store: Store, path: Path, profiles: Profiles) -> None:
 
 def _findings(judged: Sequence[JudgedRun], store: Store, profiles: Profiles) -> dict[str, str]:
     """Return what to look at first in the runs whose cards come first: each needs the configs of its peers."""
-    from step0_wandb.explaining.explanation import explain_judged
+    from step0_wandb.explain.explanation import explain_judged
     from step0_wandb.publish.html.page import flagged_first
 
     explained = [explain_judged(run, judged, store, profiles) for run in flagged_first(judged, EXPLAINED)]

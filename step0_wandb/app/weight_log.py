@@ -1,34 +1,28 @@
-"""The book of weight checks in the store: kept with the verdicts, read by everything that shows it."""
+"""Which models and images the stored runs have compared the weights of."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from step0_wandb.errors import Step0Error
+from step0_wandb.judge.weight_checks import Carrier, keys_of, weight_book
 from step0_wandb.store import Wanted
-from step0_wandb.text import json_documents
-from step0_wandb.weights import Carrier, from_json, keys_of, weight_book
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import pandas as pd
 
-    from step0_wandb.installed import Installed
+    from step0_wandb.explain.installed import Installed
+    from step0_wandb.judge.weight_checks import WeightCheck
     from step0_wandb.profiles import Profiles
     from step0_wandb.store import Store
-    from step0_wandb.weights import WeightCheck
-
-NOTE: Final = "weights"
 
 
-def read_book(store: Store) -> list[WeightCheck]:
-    """Return the book as of the last verdicts, what failed first."""
-    return from_json(store.meta(NOTE))
-
-
-def keep_book(store: Store, profiles: Profiles, runs: pd.DataFrame, *, installed: Installed) -> None:
-    """Write the book of some runs into the store.
+def weight_log(
+    store: Store, profiles: Profiles, runs: pd.DataFrame, *, installed: Installed
+) -> list[WeightCheck]:
+    """Return the weight checks that some runs of the store tell of.
 
     Parameters
     ----------
@@ -42,8 +36,7 @@ def keep_book(store: Store, profiles: Profiles, runs: pd.DataFrame, *, installed
         except Step0Error:  # then the model alone counts
             return {}
 
-    book = weight_book(_carriers(store, profiles, runs), profiles, packages)
-    store.set_meta(NOTE, json_documents.plain(book))
+    return weight_book(_carriers(store, profiles, runs), profiles, packages)
 
 
 def _carriers(store: Store, profiles: Profiles, runs: pd.DataFrame) -> Iterator[Carrier]:

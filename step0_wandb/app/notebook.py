@@ -5,24 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from step0_wandb.checks import exact_failed
+from step0_wandb.app.sync import job_of, profiles_of, read_into
+from step0_wandb.checks.exact import exact_failed
 from step0_wandb.errors import UsageError
-from step0_wandb.explaining.explanation import explain_judged
-from step0_wandb.installed import Installed
-from step0_wandb.job import job_of, profiles_of, read_into
+from step0_wandb.explain.explanation import explain_judged
+from step0_wandb.explain.installed import Installed
+from step0_wandb.judge.verdicts import judged_runs, weigh
 from step0_wandb.publish.wandb import restore
 from step0_wandb.publish.wandb.target import targets
-from step0_wandb.step0 import Step0Finder
+from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.store import NOWHERE, Store
-from step0_wandb.verdicts import judged_runs, weigh
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
 
-    from step0_wandb.explaining.explanation import Explanation
-    from step0_wandb.job import Job
+    from step0_wandb.app.sync import Job
+    from step0_wandb.explain.explanation import Explanation
 
 ORIGIN = "step0_origin"
 """The name in a frame's ``attrs`` under which it remembers where its runs came from."""
@@ -121,7 +121,7 @@ def explain(verdicts: pd.DataFrame, run: str) -> Explanation:
         if this is None:
             raise UsageError(f"{key} is not among the runs that this frame was loaded from", _AGAIN)
         found = explain_judged(this, judged, store, profiles)
-        return Installed(store, Step0Finder(profiles), job.outside()).explained(found)
+        return Installed(store, Step0Finder(profiles), job.context()).explained(found)
 
 
 def _read(source: str, job: Job) -> Origin:
@@ -131,7 +131,7 @@ def _read(source: str, job: Job) -> Origin:
         if failure:
             raise failure
         # What people said from the shell of somebody's store travels with the project.
-        restore(store, [target for target in targets([source], job.loaded) if target.texts], job.outside())
+        restore(store, [target for target in targets([source], job.loaded) if target.texts], job.context())
         origin.image = store.image()
     return origin
 

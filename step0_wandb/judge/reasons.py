@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from step0_wandb.checks import Why
-from step0_wandb.published import published_for
+from step0_wandb.checks.exact import Why
+from step0_wandb.judge.reference_gaps import published_for
 from step0_wandb.text.formatting import number
 
 if TYPE_CHECKING:

@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from step0_wandb.pull import Outside
     from step0_wandb.records import Json, RunRecord
-    from step0_wandb.rollouts import Later, RolloutFinder
     from step0_wandb.sources.base import FileMark
+    from step0_wandb.step0.rollouts import Later, RolloutFinder
     from step0_wandb.store import Store
+    from step0_wandb.wandb_api.context import Context
 
 NOTE = "afterwards"
 """The store's note of the answers: by run key the columns of each, and whether more is to come."""
 
 
-def with_server_rows(record: RunRecord, finder: RolloutFinder, outside: Outside) -> RunRecord:
+def with_server_rows(record: RunRecord, finder: RolloutFinder, context: Context) -> RunRecord:
     """Return a run on a server with every row that carries a metric.
 
     Raises
@@ -42,17 +42,17 @@ def with_server_rows(record: RunRecord, finder: RolloutFinder, outside: Outside)
     if name is None:
         return record
     address = RemoteAddress(record.entity, record.project, record.run_id)
-    rows = RolloutRows(outside.client(), address, finder.profiles.by_name[name]).read()
+    rows = RolloutRows(context.client(), address, finder.profiles.by_name[name]).read()
     return replace(record, rows=(*record.rows, *rows))
 
 
-def follow(store: Store, finder: RolloutFinder, outside: Outside, *, since: datetime) -> tuple[Problem, ...]:
+def follow(store: Store, finder: RolloutFinder, context: Context, *, since: datetime) -> tuple[Problem, ...]:
     """Look at what the runs have logged meanwhile, and keep the answers in the store.
 
     Looked at are the runs that still run, those that ran at the last look, and those created after
     `since` that were never looked at. What cannot be read is told, and looked at again next time.
     """
-    from step0_wandb.rollouts import judge_later
+    from step0_wandb.step0.rollouts import judge_later
 
     kept: dict[str, Any] = dict(cast("Mapping[str, Any]", store.meta(NOTE) or {}))
     before = dict(kept)
@@ -63,7 +63,7 @@ def follow(store: Store, finder: RolloutFinder, outside: Outside, *, since: date
         if record is None:
             continue
         try:
-            later = judge_later(finder, _read(record, paths.get(key), finder, outside))
+            later = judge_later(finder, _read(record, paths.get(key), finder, context))
         except Step0Error as error:
             problems.append(Problem(key, f"what it logged after step 0 cannot be read: {error.message}"))
             continue
@@ -96,15 +96,15 @@ def _due(runs: pd.DataFrame, kept: Mapping[str, Any], since: datetime) -> list[s
     return [str(key) for key in runs.loc[due, "run"]]
 
 
-def _read(record: RunRecord, path: str | None, finder: RolloutFinder, outside: Outside) -> RunRecord:
+def _read(record: RunRecord, path: str | None, finder: RolloutFinder, context: Context) -> RunRecord:
     """Return a stored run as its source has it now, with the rows of its rollouts."""
     if record.url is not None:
-        return with_server_rows(record, finder, outside)
+        return with_server_rows(record, finder, context)
     from step0_wandb.sources.offline.source import OfflineSource
 
     if path is None:
         raise SourceError("its directory is not known")
-    source = OfflineSource(Path(path), finder, clock=outside.clock)
+    source = OfflineSource(Path(path), finder, clock=context.clock)
     found = [reading.record for reading in source.read(_Nothing()) if reading.record.key == record.key]
     if not found:
         raise SourceError(f"{path} does not hold it any more")

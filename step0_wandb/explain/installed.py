@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from step0_wandb.errors import SourceError, Step0Error
-from step0_wandb.explaining.explanation import FLAGGED
-from step0_wandb.explaining.packages import FILE, changes, read_requirements
+from step0_wandb.explain.explanation import FLAGGED
 from step0_wandb.sources.offline.runfile import was_written_to
 from step0_wandb.text.formatting import key_text
+from step0_wandb.text.requirements import FILE, changes, read_requirements
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from step0_wandb.explaining.explanation import Explanation
-    from step0_wandb.pull import Outside
+    from step0_wandb.explain.explanation import Explanation
     from step0_wandb.records import RunRecord
-    from step0_wandb.step0 import Step0Finder
+    from step0_wandb.step0.finder import Step0Finder
     from step0_wandb.store import Store
+    from step0_wandb.wandb_api.context import Context
 
 LARGEST: Final = 1 << 20
 """In bytes; a list of packages has some 20 KB."""
@@ -33,7 +33,7 @@ class Installed:
 
     Attributes
     ----------
-    outside : Outside or None
+    outside : Context or None
         How to ask a server; with None only what lies on disk is read.
     give_up_s : float
         Seconds after which a server that does not give a list is left alone.
@@ -41,13 +41,13 @@ class Installed:
 
     store: Store
     finder: Step0Finder
-    outside: Outside | None = None
+    context: Context | None = None
     give_up_s: float = 15.0
 
     @property
     def beside_files(self) -> Installed:
         """Return the same for what lies on disk alone."""
-        return replace(self, outside=None)
+        return replace(self, context=None)
 
     def explained(self, found: Explanation) -> Explanation:
         """Return an explanation with the packages that differ from those of the nearest healthy run.
@@ -97,21 +97,21 @@ class Installed:
 
     def _on_server(self, record: RunRecord) -> bytes:
         on_server = self.store.whereabouts([record.key])[record.key].on_server
-        if self.outside is None or not on_server:
+        if self.context is None or not on_server:
             raise SourceError(f"{key_text(record.key)} has no {FILE} beside its files")
         from step0_wandb.wandb_api.address import RemoteAddress
         from step0_wandb.wandb_api.credentials import find_account
         from step0_wandb.wandb_api.download import Download, run_file
         from step0_wandb.wandb_api.http import Limits
 
-        account = find_account(self.outside.places)
+        account = find_account(self.context.places)
         if record.url and not account.server.owns(record.url):
             raise SourceError(f"{key_text(record.key)} is not on {account.server.base_url}")
-        give_up_s = min(self.give_up_s, self.outside.give_up_s)
+        give_up_s = min(self.give_up_s, self.context.give_up_s)
         limits = Limits(deadline_s=give_up_s, patience_s=give_up_s, body_bytes=LARGEST)
-        download = Download(account, self.outside.places.environ, limits)
+        download = Download(account, self.context.places.environ, limits)
         address = RemoteAddress(record.entity, record.project, record.run_id)
-        client = replace(self.outside, give_up_s=give_up_s).client()
+        client = replace(self.context, give_up_s=give_up_s).client()
         text = run_file(client, download, address, FILE)
         if text is None:
             raise SourceError(f"{key_text(record.key)} has no {FILE} on its server")

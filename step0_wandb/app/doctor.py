@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
+from step0_wandb.app.sync import profiles_of
 from step0_wandb.errors import SourceError, Step0Error
-from step0_wandb.job import profiles_of
 from step0_wandb.publish.alerts.deliver import OWN_RUN, Delivery
 from step0_wandb.publish.alerts.webhook import webhook_url
 from step0_wandb.sources.server.diagnose import Finding, diagnose, failed
-from step0_wandb.step0 import Step0Finder
+from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.store import Message, Store, store_exists
 from step0_wandb.text.formatting import count, when
 from step0_wandb.wandb_api.address import RemoteAddress, parse_address
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from step0_wandb.pull import Outside
     from step0_wandb.settings.load import Loaded
     from step0_wandb.wandb_api.client import GraphQLClient
+    from step0_wandb.wandb_api.context import Context
     from step0_wandb.wandb_api.credentials import Account
 
 RECEIVING: Final = (
@@ -46,7 +46,7 @@ class Checkup:
     """
 
     loaded: Loaded
-    outside: Outside
+    context: Context
     sources: tuple[str, ...] = ()
 
     def findings(self) -> Iterator[Finding]:
@@ -65,7 +65,7 @@ class Checkup:
 
     def test_alerts(self) -> Iterator[Finding]:
         """Send a test alert to every project among the sources and to the webhook; yield what became of it."""
-        delivery = Delivery(self.loaded, replace(self.outside, give_up_s=_PATIENCE_S))
+        delivery = Delivery(self.loaded, replace(self.context, give_up_s=_PATIENCE_S))
         for message in self.test_messages():
             name, failure = f"test alert to {place_of(message)}", delivery.send(message)
             if failure is None:
@@ -85,7 +85,7 @@ class Checkup:
         return messages
 
     def _test_message(self, channel: Literal["wandb", "webhook"], entity: str, project: str) -> Message:
-        now = self.outside.clock()
+        now = self.context.clock()
         return Message(
             channel=channel,
             severity="INFO",
@@ -107,7 +107,7 @@ class Checkup:
         try:
             address = parse_address(text)
             if isinstance(address, RemoteAddress):
-                parse_address(text, server=find_server(self.outside.places))
+                parse_address(text, server=find_server(self.context.places))
                 return address
         except Step0Error as error:
             return failed("source", error)
@@ -118,7 +118,7 @@ class Checkup:
             yield Finding("server", "ok", "not asked: no source is on one")
             return
         finder = Step0Finder(profiles_of(self.loaded))
-        yield from diagnose(self.outside.places, remote, finder, connect=self._connect)
+        yield from diagnose(self.context.places, remote, finder, connect=self._connect)
 
     def _connect(self, account: Account) -> GraphQLClient:
         from step0_wandb.wandb_api.client import GraphQLClient
@@ -126,7 +126,7 @@ class Checkup:
         from step0_wandb.wandb_api.rate_limit import Pace
 
         limits = Limits(deadline_s=_DEADLINE_S, patience_s=_PATIENCE_S)
-        return GraphQLClient(account, pace=Pace(), environ=self.outside.places.environ, limits=limits)
+        return GraphQLClient(account, pace=Pace(), environ=self.context.places.environ, limits=limits)
 
     def _store(self) -> Iterator[Finding]:
         path = self.loaded.store
@@ -140,7 +140,7 @@ class Checkup:
                 for source in store.sources():
                     what = f"{count(source.runs, 'run')}, read last {when(source.read_at)}"
                     yield Finding(f"last sync of {source.source}", "ok", what)
-                yield from _waiting(store, self.outside.clock())
+                yield from _waiting(store, self.context.clock())
         except Step0Error as error:
             yield failed("store", error)
 
@@ -155,7 +155,7 @@ class Checkup:
         yield Finding("receiving alerts", "ok", RECEIVING)
         if settings.webhook_env:
             try:
-                webhook_url(settings.webhook_env, self.outside.places.environ)
+                webhook_url(settings.webhook_env, self.context.places.environ)
             except Step0Error as error:
                 yield failed("webhook", error)
             else:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pandas as pd
 
-from step0_wandb import checks, sentences
-from step0_wandb.checks import FAIL, PASS, SKIPPED, VACUOUS, WARN, Level, Outcomes, Why
+from step0_wandb.checks import exact
+from step0_wandb.checks.exact import FAIL, PASS, SKIPPED, VACUOUS, WARN, Level, Outcomes, Why
+from step0_wandb.judge import reasons
 from step0_wandb.ranges.judging import judged_in
 from step0_wandb.ranges.model import fit_model
 from step0_wandb.ranges.table import check_parameters, range_table
@@ -84,12 +85,12 @@ class Judgement:
         """Return the reasons of one verdict, the gravest first; `at` is a position."""
         facts = self._facts(at)
         said = [
-            (-int(result.level[at]), sentences.outcome(check, Why(result.why[at]), facts))
+            (-int(result.level[at]), reasons.outcome(check, Why(result.why[at]), facts))
             for check, result in self.outcomes.items()
             if result.level[at]
         ]
         said.sort(key=lambda item: item[0])
-        return sentences.reasons(cast("VerdictName", self.verdict[at]), [text for _, text in said], facts)
+        return reasons.reasons(cast("VerdictName", self.verdict[at]), [text for _, text in said], facts)
 
     def checks(self, at: int) -> tuple[CheckResult, ...]:
         """Return every check of one run with its outcome."""
@@ -97,10 +98,10 @@ class Judgement:
         return tuple(
             CheckResult(
                 check,
-                checks.OUTCOMES[result.outcome[at]],
+                exact.OUTCOMES[result.outcome[at]],
                 self.value("gap" if check == "gap-zero" else check, at),
                 None if np.isnan(result.limit[at]) else float(result.limit[at]),
-                sentences.outcome(check, Why(result.why[at]), facts),
+                reasons.outcome(check, Why(result.why[at]), facts),
             )
             for check, result in self.outcomes.items()
             if result.why[at] != Why.NOT_ASKED
@@ -205,7 +206,7 @@ def judge(
     """
     result = weigh(runs, ranges, alpha=alpha, broken_ratio=broken_ratio)
     reason = np.full(len(runs), "", dtype=object)
-    told = np.flatnonzero((result.verdict != "healthy") | checks.texts(runs, "note").astype(bool))
+    told = np.flatnonzero((result.verdict != "healthy") | exact.texts(runs, "note").astype(bool))
     part = result.take(told)
     reason[told] = ["; ".join(part.reasons(at)) for at in range(len(told))]
     return runs.assign(
@@ -225,14 +226,14 @@ def weigh(
     """Judge every run, and keep what each verdict rests on; `judge` shows the short form."""
     check_parameters(alpha, broken_ratio)
     if "exact_failed" not in runs:
-        runs = runs.assign(exact_failed=checks.exact_failed(runs))
+        runs = runs.assign(exact_failed=exact.exact_failed(runs))
     model = fit_model(runs, broken_ratio)
     by = judged_in(model, ranges, alpha).set_axis(runs.index)
     if ranges is None:
         ranges = range_table(model, alpha)
     outcomes = {
-        "ppo_kl": checks.exact(runs, "ppo_kl", by["ppo_kl_noise"].to_numpy()),
-        "clip_frac": checks.exact(runs, "clip_frac"),
+        "ppo_kl": exact.exact(runs, "ppo_kl", by["ppo_kl_noise"].to_numpy()),
+        "clip_frac": exact.exact(runs, "clip_frac"),
         "gap": _gap(runs, by, broken_ratio),
         "gap-zero": _gap_zero(runs),
     }
@@ -296,15 +297,15 @@ def setup_range(setup: str, row: Mapping[str, Any], alpha: float) -> SetupRange:
         believed=bool(row.get("believed", True)),
         moved=_given(row, move),
         moved_since=_given(row, f"{move}_since"),
-        note=sentences.setup_note(row),
+        note=reasons.setup_note(row),
     )
 
 
 def _gap(runs: pd.DataFrame, by: pd.DataFrame, broken_ratio: float) -> Outcomes:
     """Judge the gap of every run by its range, or by the ceiling where there is none."""
-    gap = checks.numbers(runs, "gap")
-    kind = checks.texts(runs, "gap_rule", "range")
-    bad = checks.non_finite(runs, "gap")
+    gap = exact.numbers(runs, "gap")
+    kind = exact.texts(runs, "gap_rule", "range")
+    bad = exact.non_finite(runs, "gap")
     logged = np.isfinite(gap)
     ranged = logged & (kind == "range") & (gap != 0)
     center, low, high = (by[name].to_numpy(dtype=float) for name in ("center", "low", "high"))
@@ -324,10 +325,10 @@ def _gap(runs: pd.DataFrame, by: pd.DataFrame, broken_ratio: float) -> Outcomes:
     result.set(known & moved, FAIL, Why.MOVED, level=Level.SUSPECT)
     _ceiling(result, runs, unknown=ranged & ~known, doubted=known & ~believed)
     result.set(ranged & (gap < 0), FAIL, Why.NEGATIVE, level=Level.SUSPECT)
-    exact = logged & (kind == "zero")
-    result.limit[exact] = 0.0
-    result.set(exact, PASS, Why.NOTHING)
-    result.set(exact & (gap != 0), FAIL, Why.NOT_ZERO, level=Level.BROKEN)
+    on_policy = logged & (kind == "zero")
+    result.limit[on_policy] = 0.0
+    result.set(on_policy, PASS, Why.NOTHING)
+    result.set(on_policy & (gap != 0), FAIL, Why.NOT_ZERO, level=Level.BROKEN)
     result.set(bad, FAIL, Why.NON_FINITE, level=Level.BROKEN)
     return result
 
@@ -336,8 +337,8 @@ def _ceiling(
     result: Outcomes, runs: pd.DataFrame, *, unknown: NDArray[np.bool_], doubted: NDArray[np.bool_]
 ) -> None:
     """Judge runs without a range, or in a setup that is not believed, by what the framework allows."""
-    gap = checks.numbers(runs, "gap")
-    ceiling = checks.numbers(runs, "ceiling")
+    gap = exact.numbers(runs, "gap")
+    ceiling = exact.numbers(runs, "ceiling")
     result.limit[unknown] = ceiling[unknown]
     result.set(unknown, SKIPPED, Why.NO_RANGE)
     result.set(unknown & (gap > ceiling), WARN, Why.OVER_CEILING, level=Level.SUSPECT)
@@ -348,24 +349,24 @@ def _ceiling(
 
 def _gap_zero(runs: pd.DataFrame) -> Outcomes:
     """Warn of a gap of exactly 0 that was not measured."""
-    gap = checks.numbers(runs, "gap")
-    ranged = np.isfinite(gap) & (checks.texts(runs, "gap_rule", "range") == "range")
+    gap = exact.numbers(runs, "gap")
+    ranged = np.isfinite(gap) & (exact.texts(runs, "gap_rule", "range") == "range")
     result = Outcomes.blank(len(runs))
     result.set(ranged, PASS, Why.NOTHING)
     result.set(ranged & (gap == 0), WARN, Why.ZERO, level=Level.SUSPECT)
-    result.set(checks.non_finite(runs, "gap"), SKIPPED, Why.NOTHING)
+    result.set(exact.non_finite(runs, "gap"), SKIPPED, Why.NOTHING)
     return result
 
 
 def _answered(runs: pd.DataFrame, check: str) -> Outcomes:
     """Return the outcomes of a check whose answers came with the runs, see `rollouts.Later.columns`."""
-    said = checks.texts(runs, f"{check}_outcome")
+    said = exact.texts(runs, f"{check}_outcome")
     result = Outcomes.blank(len(runs))
     result.set(said == "", SKIPPED, Why.NOT_ASKED)
-    for outcome, name in enumerate(checks.OUTCOMES):
+    for outcome, name in enumerate(exact.OUTCOMES):
         result.set(said == name, outcome, Why.BY_RULE)
-    result.level[:] = np.nan_to_num(checks.numbers(runs, f"{check}_level"))
-    result.limit[:] = checks.numbers(runs, f"{check}_limit")
+    result.level[:] = np.nan_to_num(exact.numbers(runs, f"{check}_level"))
+    result.limit[:] = exact.numbers(runs, f"{check}_limit")
     return result
 
 
@@ -375,13 +376,13 @@ def _verdicts(runs: pd.DataFrame, by: pd.DataFrame, outcomes: dict[str, Outcomes
     logged_gap = outcomes["gap"].why == Why.NO_RANGE
     verdict = np.full(len(runs), "unchecked", dtype=object)
     verdict[passed["ppo_kl"] | passed["clip_frac"] | logged_gap] = "no-range"
-    exact = checks.texts(runs, "gap_rule", "range") == "zero"
-    verdict[passed["gap"] & (exact | np.isin(by["basis"].to_numpy(dtype=object), OWN_RANGES))] = "healthy"
+    on_policy = exact.texts(runs, "gap_rule", "range") == "zero"
+    verdict[passed["gap"] & (on_policy | np.isin(by["basis"].to_numpy(dtype=object), OWN_RANGES))] = "healthy"
     verdict[level == Level.SUSPECT] = "suspect"
     verdict[level == Level.BROKEN] = "broken"
-    status = checks.texts(runs, "step0", "found")
+    status = exact.texts(runs, "step0", "found")
     verdict[status != "found"] = status[status != "found"]
-    label = checks.texts(runs, "label")
+    label = exact.texts(runs, "label")
     spoken = (label == "healthy") | (label == "broken")
     verdict[spoken] = label[spoken]
     return verdict

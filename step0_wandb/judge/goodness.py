@@ -6,15 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from step0_wandb.text import json_documents
 from step0_wandb.text.formatting import count
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from step0_wandb.store import Store
 
-NOTE: Final = "goodness_of_fit"
 MISFIT: Final = 0.01
 """A p-value up to which the runs are said not to follow the assumption: the smallest there is."""
 FEW: Final = 100
@@ -66,17 +63,16 @@ class GoodnessOfFit:
         return f"{metric}: the gaps of {count(self.n, 'run')} {fits}, {told}{wider}"
 
 
-def keep_goodness(store: Store, table: pd.DataFrame) -> None:
-    """Write the table of `ranges.goodness_of_fit` into the store."""
+def goodness_rows(table: pd.DataFrame) -> list[GoodnessOfFit]:
+    """Return the table of `ranges.goodness_of_fit` as records, one a gap metric."""
     rows = table.reset_index().to_dict("records")
-    found = [GoodnessOfFit(**{str(name): _known(value) for name, value in row.items()}) for row in rows]
-    store.set_meta(NOTE, json_documents.plain(found))
+    return [GoodnessOfFit(**{str(name): _known(value) for name, value in row.items()}) for row in rows]
 
 
-def read_goodness(store: Store) -> tuple[GoodnessOfFit, ...]:
-    """Return the fit of each gap metric as of the last verdicts."""
-    rows = cast("list[dict[str, Any]]", store.meta(NOTE) or [])
-    return tuple(GoodnessOfFit(**row | {"tail_df": float(row["tail_df"])}) for row in rows)
+def goodness_from_json(rows: object) -> tuple[GoodnessOfFit, ...]:
+    """Return the records that `json_documents.plain` made JSON of; None holds none."""
+    known = cast("list[dict[str, Any]]", rows or [])
+    return tuple(GoodnessOfFit(**row | {"tail_df": float(row["tail_df"])}) for row in known)
 
 
 def _known(value: Any) -> Any:

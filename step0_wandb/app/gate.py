@@ -6,12 +6,12 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from step0_wandb.app.check import basis_of, judge_one
+from step0_wandb.app.pull import pull
+from step0_wandb.app.sync import profiles_of
 from step0_wandb.errors import NoStep0Error, SourceError, UsageError
-from step0_wandb.job import profiles_of
-from step0_wandb.pull import pull
-from step0_wandb.rollouts import RolloutFinder, judge_later
-from step0_wandb.single import basis_of, judge_one
-from step0_wandb.step0 import Step0Finder
+from step0_wandb.step0.finder import Step0Finder
+from step0_wandb.step0.rollouts import RolloutFinder, judge_later
 from step0_wandb.store import NOWHERE, Store, store_exists
 from step0_wandb.text.formatting import span_text
 from step0_wandb.text.paths import is_there
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
-    from step0_wandb.job import Job
-    from step0_wandb.launch import Newest
-    from step0_wandb.pull import Outside
+    from step0_wandb.app.run_selector import Newest
+    from step0_wandb.app.sync import Job
     from step0_wandb.records import JudgedRun, RunRecord
-    from step0_wandb.rollouts import Later
     from step0_wandb.sources.server.rollouts import RolloutRows
+    from step0_wandb.step0.rollouts import Later
     from step0_wandb.wandb_api.address import Address
+    from step0_wandb.wandb_api.context import Context
     from step0_wandb.wandb_api.control import RunControl
 
 _Answer = TypeVar("_Answer")
@@ -164,7 +164,7 @@ class Gate:
         """Return what the text names: a path may not be there yet, a stored run goes by its name too."""
         from step0_wandb.wandb_api.credentials import find_server
 
-        server = find_server(self._job.outside().places) if "://" in text else None
+        server = find_server(self._job.context().places) if "://" in text else None
         try:
             return parse_address(text, server=server)
         except UsageError as error:
@@ -293,7 +293,7 @@ class Gate:
         from step0_wandb.sources.server.rollouts import RolloutRows
 
         profile = self._finder.profiles.by_name[self._finder.find(record).profile or ""]
-        return RolloutRows(self._outside().client(), address, profile)
+        return RolloutRows(self._context().client(), address, profile)
 
     def _grown(
         self, record: RunRecord, address: Address, finder: RolloutFinder, source: Store | RolloutRows
@@ -321,7 +321,7 @@ class Gate:
         return ""
 
     def _pull(self, store: Store, text: str, finder: Step0Finder) -> None:
-        (pulled,) = pull(store, [text], finder, self._outside())
+        (pulled,) = pull(store, [text], finder, self._context())
         if pulled.failure:
             raise pulled.failure
         for problem in pulled.problems:
@@ -350,16 +350,16 @@ class Gate:
             raise self._trouble or NoStep0Error(message, hint)
         self._patience.sleep(min(poll_s, left_s))
 
-    def _outside(self) -> Outside:
+    def _context(self) -> Context:
         """Return what reading needs; a server that is in trouble may not take more than the time left."""
-        outside = self._job.outside()
+        context = self._job.context()
         left_s = max(1.0, self._deadline - self._patience.now())
-        return replace(outside, give_up_s=min(outside.give_up_s, left_s))
+        return replace(context, give_up_s=min(context.give_up_s, left_s))
 
     def _control(self, project: RemoteAddress) -> RunControl:
         from step0_wandb.wandb_api.control import RunControl
 
-        return RunControl(self._outside().client(), project)
+        return RunControl(self._context().client(), project)
 
 
 def _the_run(records: list[RunRecord], address: Address, newest: Newest | None) -> RunRecord | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from step0_wandb.profiles import tables
+from step0_wandb.profiles import schema
 from step0_wandb.profiles.expression import Expression
 
 if TYPE_CHECKING:
@@ -80,27 +80,27 @@ class Evidence:
     moved: bool = False
 
 
-class _Entry(tables.Table):
+class _Entry(schema.Table):
     """One cause as the catalogue has it."""
 
     name: str
     profiles: tuple[str, ...] = ()
     shows: tuple[Literal["ppo_kl", "clip_frac", "gap", "gap-zero"], ...] = Field(min_length=1)
-    when: tables.Expr
+    when: schema.Expr
     rank: Literal[1, 2, 3]
     says: str
     do: str
 
 
-class _Blind(tables.Table):
+class _Blind(schema.Table):
     """Something that step 0 cannot see."""
 
     name: str
-    when: tables.Expr
+    when: schema.Expr
     says: str
 
 
-class _Catalogue(tables.Table):
+class _Catalogue(schema.Table):
     beside: dict[str, tuple[str, ...]]
     cause: tuple[_Entry, ...]
     blind: tuple[_Blind, ...]
@@ -108,7 +108,7 @@ class _Catalogue(tables.Table):
 
 @cache
 def _catalogue() -> _Catalogue:
-    text = resources.files("step0_wandb").joinpath("explaining", "causes.toml").read_text(encoding="utf-8")
+    text = resources.files("step0_wandb").joinpath("explain", "causes.toml").read_text(encoding="utf-8")
     return _Catalogue.model_validate(tomllib.loads(text))
 
 

@@ -10,7 +10,6 @@ import queue
 import threading
 import time
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -21,16 +20,13 @@ from step0_wandb.sources.offline.source import OfflineSource
 from step0_wandb.wandb_api.address import LocalAddress, parse_address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-    from datetime import datetime
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from step0_wandb.sources.base import Reading
     from step0_wandb.sources.server.source import ServerSource
-    from step0_wandb.step0 import Step0Finder
+    from step0_wandb.step0.finder import Step0Finder
     from step0_wandb.store import Store
-    from step0_wandb.wandb_api.client import GraphQLClient
-    from step0_wandb.wandb_api.credentials import Places
-    from step0_wandb.wandb_api.rate_limit import Pace
+    from step0_wandb.wandb_api.context import Context
 
 BATCH = 200
 """Runs of a directory that one transaction stores."""
@@ -69,53 +65,9 @@ class Pulled:
     failure: Step0Error | None = None
 
 
-@dataclass(frozen=True)
-class Outside:
-    """What reading needs from outside the process.
-
-    Attributes
-    ----------
-    places : Places
-        Where the wandb client would look for server and key.
-    give_up_s : float
-        Seconds without a good page after which a source is given up; 0 asks once.
-    progress : callable
-        Called with the source, the runs read so far, and the runs of the source where that is known.
-    """
-
-    places: Places
-    clock: Callable[[], datetime]
-    give_up_s: float = 120.0
-    progress: Callable[[str, int, int | None], None] = lambda _source, _runs, _total: None
-
-    def client(self) -> GraphQLClient:
-        """Return a client for the server that the wandb client would use.
-
-        Raises
-        ------
-        CredentialsError
-            No key was found.
-        """
-        from step0_wandb.wandb_api.client import GraphQLClient
-        from step0_wandb.wandb_api.credentials import find_account
-        from step0_wandb.wandb_api.http import Limits
-
-        usual_s = Limits().deadline_s
-        limits = Limits(deadline_s=min(usual_s, self.give_up_s or usual_s), patience_s=self.give_up_s)
-        account = find_account(self.places)
-        return GraphQLClient(account, pace=self._pace, environ=self.places.environ, limits=limits)
-
-    @cached_property
-    def _pace(self) -> Pace:
-        """One rate for all sources together."""
-        from step0_wandb.wandb_api.rate_limit import Pace
-
-        return Pace()
-
-
-def pull(store: Store, texts: Sequence[str], finder: Step0Finder, outside: Outside) -> list[Pulled]:
+def pull(store: Store, texts: Sequence[str], finder: Step0Finder, context: Context) -> list[Pulled]:
     """Read every source into the store; the results stand in the order of `texts`."""
-    pulls = [_Pull(store, text, finder, outside) for text in texts]
+    pulls = [_Pull(store, text, finder, context) for text in texts]
     remote = [pull for pull in pulls if pull.is_remote]
     for part in pulls:
         if not part.is_remote:
@@ -128,11 +80,11 @@ def pull(store: Store, texts: Sequence[str], finder: Step0Finder, outside: Outsi
 class _Pull:
     """One source on its way into the store."""
 
-    def __init__(self, store: Store, text: str, finder: Step0Finder, outside: Outside) -> None:
+    def __init__(self, store: Store, text: str, finder: Step0Finder, context: Context) -> None:
         self._store = store
         self._text = text
         self._finder = finder
-        self._outside = outside
+        self._context = context
         self._begin = self._seconds = 0.0
         self._new = self._read = 0
         self._problems: list[Problem] = []
@@ -146,18 +98,18 @@ class _Pull:
             self.fail(error)
 
     def _open(self) -> None:
-        outside = self._outside
+        context = self._context
         address = parse_address(self._text)
         if isinstance(address, LocalAddress):
             self._name = f"file:{address.path.resolve()}"
-            self._local = OfflineSource(address.path, self._finder, clock=outside.clock)
+            self._local = OfflineSource(address.path, self._finder, clock=context.clock)
             return
         from step0_wandb.sources.server.source import ServerSource
         from step0_wandb.wandb_api.credentials import find_server
 
-        parse_address(self._text, server=find_server(outside.places))
+        parse_address(self._text, server=find_server(context.places))
         self._name = f"wandb:{address}"
-        self._remote = ServerSource(address, outside.client(), self._finder, clock=outside.clock)
+        self._remote = ServerSource(address, context.client(), self._finder, clock=context.clock)
 
     @property
     def is_remote(self) -> bool:
@@ -188,7 +140,7 @@ class _Pull:
 
     def store(self, page: Page) -> None:
         """Store one page, with where reading goes on after it."""
-        now = self._outside.clock()
+        now = self._context.clock()
         items = [(reading, self._finder.facts(reading.record)) for reading in page.readings]
         with self._store.transaction():
             self._new += len(self._store.save_readings(self._name, items, now=now))
@@ -200,7 +152,7 @@ class _Pull:
         self._read += len(page.readings)
         self._problems += [problem for reading in page.readings for problem in reading.problems]
         self._problems += page.problems
-        self._outside.progress(self._text, self._read, page.total)
+        self._context.progress(self._text, self._read, page.total)
 
     def fail(self, error: Step0Error) -> None:
         """Note why the source could not be read (further)."""

@@ -10,8 +10,8 @@ from step0_wandb.records import ALIVE
 from step0_wandb.wandb_api.address import RemoteAddress
 
 if TYPE_CHECKING:
-    from step0_wandb.gate import Patience
-    from step0_wandb.job import Job
+    from step0_wandb.app.gate import Patience
+    from step0_wandb.app.sync import Job
     from step0_wandb.records import JudgedRun
     from step0_wandb.wandb_api.control import RunControl
 
@@ -61,9 +61,9 @@ def _control(run: JudgedRun, job: Job, patience: Patience) -> RunControl:
     from step0_wandb.wandb_api.control import RunControl
 
     entity, project, _ = run.run.split("/", 2)
-    outside = job.outside()
-    outside = replace(outside, give_up_s=min(outside.give_up_s, patience.stop_wait_s))
-    return RunControl(outside.client(), RemoteAddress(entity, project))
+    context = job.context()
+    context = replace(context, give_up_s=min(context.give_up_s, patience.stop_wait_s))
+    return RunControl(context.client(), RemoteAddress(entity, project))
 
 
 def _end_of(run_id: str, control: RunControl, patience: Patience, asked: str) -> Stopped:

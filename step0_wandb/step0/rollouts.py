@@ -12,9 +12,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from step0_wandb.checks import Level
+from step0_wandb.checks.exact import Level
 from step0_wandb.records import LATER_CHECKS, HistoryRow
-from step0_wandb.step0 import Step0Finder
+from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.text.formatting import count, number, ratio
 
 if TYPE_CHECKING:

@@ -6,15 +6,15 @@ import sys
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
-from step0_wandb.afterwards import with_server_rows
+from step0_wandb.app.later_rollouts import with_server_rows
+from step0_wandb.app.pull import pull
+from step0_wandb.app.sync import profiles_of, read_into
 from step0_wandb.errors import NoStep0Error, SourceError, Step0Error, UsageError
-from step0_wandb.explaining.explanation import explain_judged
-from step0_wandb.installed import Installed
-from step0_wandb.job import profiles_of, read_into
+from step0_wandb.explain.explanation import explain_judged
+from step0_wandb.explain.installed import Installed
 from step0_wandb.publish.wandb import travelling_ranges
-from step0_wandb.pull import pull
-from step0_wandb.rollouts import RolloutFinder, judge_later
-from step0_wandb.step0 import Step0Finder
+from step0_wandb.step0.finder import Step0Finder
+from step0_wandb.step0.rollouts import RolloutFinder, judge_later
 from step0_wandb.store import NOWHERE, Store, columns_of, store_exists
 from step0_wandb.text.formatting import count
 from step0_wandb.text.paths import is_there, user_path
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from step0_wandb.explaining.explanation import Explanation
-    from step0_wandb.job import Job
+    from step0_wandb.app.sync import Job
+    from step0_wandb.explain.explanation import Explanation
     from step0_wandb.records import JudgedRun, Problem, RunFacts, RunRecord
-    from step0_wandb.rollouts import Later
     from step0_wandb.settings.load import Loaded
     from step0_wandb.sources.console.scan import Readable
+    from step0_wandb.step0.rollouts import Later
     from step0_wandb.store import Label
 
 
@@ -77,7 +77,7 @@ def read_one(text: str, job: Job, *, every_rollout: bool = False) -> OneRun:
     if not isinstance(finder, RolloutFinder):
         return one
     if one.record.url is not None:
-        one = replace(one, record=with_server_rows(one.record, finder, job.outside()))
+        one = replace(one, record=with_server_rows(one.record, finder, job.context()))
     return replace(one, later=judge_later(finder, one.record, one.facts))
 
 
@@ -86,7 +86,7 @@ def _run_of(text: str, finder: Step0Finder, job: Job) -> OneRun:
     if isinstance(parse_address(text), RemoteAddress):
         finder = Step0Finder(finder.profiles)
     with Store.open(NOWHERE, mode="copy") as store:
-        (pulled,) = pull(store, [text], finder, job.outside())
+        (pulled,) = pull(store, [text], finder, job.context())
         if pulled.failure:
             raise pulled.failure
         records = list(store.records())
@@ -156,7 +156,7 @@ def basis_of(record: RunRecord, job: Job) -> Basis:
         return Basis(_stored(loaded))
     project = RemoteAddress(record.entity, record.project)
     try:
-        left = travelling_ranges(project, job.outside())
+        left = travelling_ranges(project, job.context())
     except Step0Error:
         left = None  # damaged, or of a later version: the project itself says the same
     if left is not None:
@@ -189,7 +189,7 @@ def judge_one(
     """
     import pandas as pd
 
-    from step0_wandb.verdicts import judged_runs, weigh
+    from step0_wandb.judge.verdicts import judged_runs, weigh
 
     facts = facts or Step0Finder(profiles_of(loaded)).facts(record)
     basis = basis or Basis(_stored(loaded))
@@ -240,7 +240,7 @@ def explain_run(text: str, job: Job) -> Explanation:
         judged = store.judged()
         run = next(run for run in judged if run.run == key)
         found = explain_judged(run, judged, store, profiles)
-        return Installed(store, Step0Finder(profiles), job.outside()).explained(found)
+        return Installed(store, Step0Finder(profiles), job.context()).explained(found)
 
 
 def find_run(store: Store, text: str) -> str:

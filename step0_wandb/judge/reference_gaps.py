@@ -8,12 +8,12 @@ from importlib import resources
 
 from pydantic import Field
 
-from step0_wandb.profiles import tables
+from step0_wandb.profiles import schema
 from step0_wandb.profiles.expression import model_family
 from step0_wandb.text.formatting import count, number, ratio
 
 
-class Published(tables.Table):
+class Published(schema.Table):
     """A gap at step 0 that somebody published.
 
     Attributes
@@ -63,13 +63,13 @@ class Published(tables.Table):
         return f"x{ratio(gap / self.low)} the smallest" if gap < self.low else "inside"
 
 
-class _Catalogue(tables.Table):
+class _Catalogue(schema.Table):
     published: tuple[Published, ...]
 
 
 @cache
 def _catalogue() -> _Catalogue:
-    text = resources.files("step0_wandb").joinpath("published.toml").read_text(encoding="utf-8")
+    text = resources.files("step0_wandb").joinpath("judge", "reference_gaps.toml").read_text(encoding="utf-8")
     return _Catalogue.model_validate(tomllib.loads(text))
 
 

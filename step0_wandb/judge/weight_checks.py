@@ -12,15 +12,15 @@ from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from step0_wandb.explaining.packages import changes
 from step0_wandb.profiles.catalogue import preferred
 from step0_wandb.records import ALIVE
+from step0_wandb.text.requirements import changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from step0_wandb.profiles import Profile, Profiles
-    from step0_wandb.profiles.tables import Weights
+    from step0_wandb.profiles.schema import Weights
     from step0_wandb.records import Json
 
     Installed = Callable[[str], Mapping[str, str]]

@@ -1,0 +1,1 @@
+"""The checks that a run passes or fails: arrays in, outcomes out."""

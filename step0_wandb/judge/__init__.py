@@ -1,0 +1,1 @@
+"""Checks and ranges to a verdict for every run, with its reasons."""

@@ -1,0 +1,51 @@
+"""What a sync keeps in the store beside the verdicts, so that showing it needs no pandas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from step0_wandb.judge.goodness import goodness_from_json
+from step0_wandb.judge.weight_checks import from_json
+from step0_wandb.text import json_documents
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from step0_wandb.judge.goodness import GoodnessOfFit
+    from step0_wandb.judge.weight_checks import WeightCheck
+    from step0_wandb.store.store import Store
+
+_GOODNESS: Final = "goodness_of_fit"
+_WEIGHTS: Final = "weights"
+_COVERAGE: Final = "unseen"
+
+
+def save_goodness(store: Store, found: Sequence[GoodnessOfFit]) -> None:
+    """Write the goodness of fit of each gap metric."""
+    store.set_meta(_GOODNESS, json_documents.plain(found))
+
+
+def load_goodness(store: Store) -> tuple[GoodnessOfFit, ...]:
+    """Return the goodness of fit of each gap metric as of the last verdicts."""
+    return goodness_from_json(store.meta(_GOODNESS))
+
+
+def save_weight_checks(store: Store, found: Sequence[WeightCheck]) -> None:
+    """Write which model and image has had its weights compared."""
+    store.set_meta(_WEIGHTS, json_documents.plain(found))
+
+
+def load_weight_checks(store: Store) -> list[WeightCheck]:
+    """Return the weight checks as of the last verdicts, what failed first."""
+    return from_json(store.meta(_WEIGHTS))
+
+
+def save_coverage(store: Store, lines: Sequence[str]) -> None:
+    """Write what is not checked in the stored runs, one line a profile."""
+    store.set_meta(_COVERAGE, list(lines))
+
+
+def load_coverage(store: Store) -> tuple[str, ...]:
+    """Return what is not checked in the stored runs, as of the last verdicts."""
+    lines = store.meta(_COVERAGE)
+    return tuple(map(str, lines)) if isinstance(lines, list) else ()

@@ -1,0 +1,59 @@
+"""What every request needs from outside the process: where the key is, the time, and how long to try."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from step0_wandb.wandb_api.client import GraphQLClient
+    from step0_wandb.wandb_api.credentials import Places
+    from step0_wandb.wandb_api.rate_limit import Pace
+
+
+@dataclass(frozen=True)
+class Context:
+    """What reading and writing W&B needs from outside the process.
+
+    Attributes
+    ----------
+    places : Places
+        Where the wandb client would look for server and key.
+    give_up_s : float
+        Seconds without a good page after which a source is given up; 0 asks once.
+    progress : callable
+        Called with the source, the runs read so far, and the runs of the source where that is known.
+    """
+
+    places: Places
+    clock: Callable[[], datetime]
+    give_up_s: float = 120.0
+    progress: Callable[[str, int, int | None], None] = lambda _source, _runs, _total: None
+
+    def client(self) -> GraphQLClient:
+        """Return a client for the server that the wandb client would use.
+
+        Raises
+        ------
+        CredentialsError
+            No key was found.
+        """
+        from step0_wandb.wandb_api.client import GraphQLClient
+        from step0_wandb.wandb_api.credentials import find_account
+        from step0_wandb.wandb_api.http import Limits
+
+        usual_s = Limits().deadline_s
+        limits = Limits(deadline_s=min(usual_s, self.give_up_s or usual_s), patience_s=self.give_up_s)
+        account = find_account(self.places)
+        return GraphQLClient(account, pace=self._pace, environ=self.places.environ, limits=limits)
+
+    @cached_property
+    def _pace(self) -> Pace:
+        """One rate for all sources together."""
+        from step0_wandb.wandb_api.rate_limit import Pace
+
+        return Pace()
