@@ -22,15 +22,15 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from step0_wandb.app.notebook import explain, load_runs
     from step0_wandb.app.sync import sync
-    from step0_wandb.judge.verdicts import judge
     from step0_wandb.plots import plot_fit, plot_gaps, plot_history
     from step0_wandb.ranges import fit_ranges, goodness_of_fit
+    from step0_wandb.verdicts.judge import judge
 
 _HOMES = {
     "explain": "app.notebook",
     "fit_ranges": "ranges",
     "goodness_of_fit": "ranges",
-    "judge": "judge.verdicts",
+    "judge": "verdicts.judge",
     "load_runs": "app.notebook",
     "plot_fit": "plots",
     "plot_gaps": "plots",

@@ -10,8 +10,8 @@ from step0_wandb.app.later_rollouts import with_server_rows
 from step0_wandb.app.pull import pull
 from step0_wandb.app.sync import profiles_of, read_into
 from step0_wandb.errors import NoStep0Error, SourceError, Step0Error, UsageError
-from step0_wandb.explain.explanation import explain_judged
-from step0_wandb.explain.installed import Installed
+from step0_wandb.explanations.explanation import explain_judged
+from step0_wandb.explanations.installed import Installed
 from step0_wandb.publish.wandb import travelling_ranges
 from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.step0.rollouts import RolloutFinder, judge_later
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from step0_wandb.app.sync import Job
-    from step0_wandb.explain.explanation import Explanation
+    from step0_wandb.explanations.explanation import Explanation
     from step0_wandb.records import JudgedRun, Problem, RunFacts, RunRecord
     from step0_wandb.settings.load import Loaded
     from step0_wandb.sources.console.scan import Readable
@@ -189,7 +189,7 @@ def judge_one(
     """
     import pandas as pd
 
-    from step0_wandb.judge.verdicts import judged_runs, weigh
+    from step0_wandb.verdicts.judge import judged_runs, weigh
 
     facts = facts or Step0Finder(profiles_of(loaded)).facts(record)
     basis = basis or Basis(_stored(loaded))

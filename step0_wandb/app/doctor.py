@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from step0_wandb.app.sync import profiles_of
 from step0_wandb.errors import SourceError, Step0Error
-from step0_wandb.publish.alerts.deliver import OWN_RUN, Delivery
+from step0_wandb.publish.alerts.delivery import OWN_RUN, Delivery
 from step0_wandb.publish.alerts.webhook import webhook_url
 from step0_wandb.sources.server.diagnose import Finding, diagnose, failed
 from step0_wandb.step0.finder import Step0Finder

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from step0_wandb.app.sync import job_of, profiles_of, read_into
 from step0_wandb.checks.exact import exact_failed
 from step0_wandb.errors import UsageError
-from step0_wandb.explain.explanation import explain_judged
-from step0_wandb.explain.installed import Installed
-from step0_wandb.judge.verdicts import judged_runs, weigh
+from step0_wandb.explanations.explanation import explain_judged
+from step0_wandb.explanations.installed import Installed
 from step0_wandb.publish.wandb import restore
 from step0_wandb.publish.wandb.target import targets
 from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.store import NOWHERE, Store
+from step0_wandb.verdicts.judge import judged_runs, weigh
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from step0_wandb.app.sync import Job
-    from step0_wandb.explain.explanation import Explanation
+    from step0_wandb.explanations.explanation import Explanation
 
 ORIGIN = "step0_origin"
 """The name in a frame's ``attrs`` under which it remembers where its runs came from."""

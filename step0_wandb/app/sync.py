@@ -15,9 +15,7 @@ from step0_wandb.app import later_rollouts
 from step0_wandb.app.pull import pull
 from step0_wandb.app.weight_log import weight_log
 from step0_wandb.errors import UsageError
-from step0_wandb.explain.installed import Installed, compared
-from step0_wandb.judge.goodness import goodness_rows
-from step0_wandb.judge.weight_checks import keys_of
+from step0_wandb.explanations.installed import Installed, compared
 from step0_wandb.profiles import load_profiles
 from step0_wandb.publish import alerts as alerting
 from step0_wandb.publish import wandb as write_back
@@ -28,6 +26,8 @@ from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.store import Store, kept
 from step0_wandb.text.formatting import count
 from step0_wandb.text.summary import Line, Sheet
+from step0_wandb.verdicts.goodness import goodness_rows
+from step0_wandb.verdicts.weight_checks import keys_of
 from step0_wandb.wandb_api.context import Context
 
 if TYPE_CHECKING:
@@ -261,10 +261,10 @@ def profiles_of(loaded: Loaded) -> Profiles:
 
 def judge_store(store: Store, loaded: Loaded, context: Context) -> tuple[str, ...]:
     """Fit and judge every stored run anew; return the keys of the runs that differ from before."""
-    from step0_wandb.explain.moves import with_what_changed
-    from step0_wandb.judge.coverage import coverage
-    from step0_wandb.judge.verdicts import judged_runs, setup_ranges, weigh
+    from step0_wandb.explanations.moves import with_what_changed
     from step0_wandb.ranges.fitness import fitness_table
+    from step0_wandb.verdicts.coverage import coverage
+    from step0_wandb.verdicts.judge import judged_runs, setup_ranges, weigh
 
     settings, profiles = loaded.settings.ranges, profiles_of(loaded)
     runs = store.frame(config=keys_of(profiles))
@@ -338,7 +338,7 @@ def write_page_of(store: Store, path: Path, profiles: Profiles) -> None:
 
 def _findings(judged: Sequence[JudgedRun], store: Store, profiles: Profiles) -> dict[str, str]:
     """Return what to look at first in the runs whose cards come first: each needs the configs of its peers."""
-    from step0_wandb.explain.explanation import explain_judged
+    from step0_wandb.explanations.explanation import explain_judged
     from step0_wandb.publish.html.page import flagged_first
 
     explained = [explain_judged(run, judged, store, profiles) for run in flagged_first(judged, EXPLAINED)]

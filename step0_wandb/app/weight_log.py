@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.errors import Step0Error
-from step0_wandb.judge.weight_checks import Carrier, keys_of, weight_book
 from step0_wandb.store import Wanted
+from step0_wandb.verdicts.weight_checks import Carrier, keys_of, weight_book
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import pandas as pd
 
-    from step0_wandb.explain.installed import Installed
-    from step0_wandb.judge.weight_checks import WeightCheck
+    from step0_wandb.explanations.installed import Installed
     from step0_wandb.profiles import Profiles
     from step0_wandb.store import Store
+    from step0_wandb.verdicts.weight_checks import WeightCheck
 
 
 def weight_log(

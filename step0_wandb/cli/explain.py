@@ -14,7 +14,7 @@ from step0_wandb.text.formatting import clean, count, shorten
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from step0_wandb.explain.explanation import Explanation
+    from step0_wandb.explanations.explanation import Explanation
     from step0_wandb.records import Json
 
 
@@ -62,7 +62,7 @@ def _print(found: Explanation, out: Console, *, everything: bool) -> None:
 
 
 def _print_differences(found: Explanation, out: Console, *, everything: bool) -> None:
-    from step0_wandb.explain.explanation import SHOWN, one_line
+    from step0_wandb.explanations.explanation import SHOWN, one_line
 
     shown = found.differs if everything else found.differs[:SHOWN]
     if not shown:

@@ -9,7 +9,6 @@ import typer
 
 from step0_wandb.cli import output, tables
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
-from step0_wandb.store.kept import load_goodness
 from step0_wandb.text import json_documents
 from step0_wandb.text.formatting import clean, number
 
@@ -33,6 +32,8 @@ def ranges(
 
     Example: step0-wandb ranges --setup Qwen3-0.6B
     """
+    from step0_wandb.store.kept import load_goodness
+
     with session.open_store() as store:
         found = [item for item in store.setups() if not setup or setup.lower() in item.setup.lower()]
         metrics = {item.gap_metric for item in found}
@@ -47,7 +48,7 @@ def ranges(
         if item.note:
             output.print_item("note", f"{item.setup}: {item.note}", out)
     if session.verbose:
-        from step0_wandb.judge.reference_gaps import published_for
+        from step0_wandb.verdicts.reference_gaps import published_for
 
         for item in found:
             if item.ppo_kl_noise is not None:

@@ -36,7 +36,7 @@ def runs(
 
     Example: step0-wandb runs --verdict broken --since 7d
     """
-    from step0_wandb.judge.coverage import coverage
+    from step0_wandb.verdicts.coverage import coverage
 
     unknown = [name for name in verdict or () if name not in VERDICTS]
     if unknown:

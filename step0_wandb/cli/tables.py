@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from step0_wandb.judge.weight_checks import WeightCheck
     from step0_wandb.records import JudgedRun, SetupRange
+    from step0_wandb.verdicts.weight_checks import WeightCheck
 
 Item = TypeVar("Item")
 

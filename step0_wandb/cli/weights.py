@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from step0_wandb.judge.weight_checks import WeightCheck
+    from step0_wandb.verdicts.weight_checks import WeightCheck
 
 
 @without("dry_run", "fail_on")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from step0_wandb.judge.goodness import goodness_from_json
-from step0_wandb.judge.weight_checks import from_json
 from step0_wandb.text import json_documents
+from step0_wandb.verdicts.goodness import goodness_from_json
+from step0_wandb.verdicts.weight_checks import from_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from step0_wandb.judge.goodness import GoodnessOfFit
-    from step0_wandb.judge.weight_checks import WeightCheck
     from step0_wandb.store.store import Store
+    from step0_wandb.verdicts.goodness import GoodnessOfFit
+    from step0_wandb.verdicts.weight_checks import WeightCheck
 
 _GOODNESS: Final = "goodness_of_fit"
 _WEIGHTS: Final = "weights"

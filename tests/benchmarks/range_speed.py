@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from step0_wandb.judge.verdicts import judge
 from step0_wandb.ranges import fit_ranges, goodness_of_fit, judged_by
+from step0_wandb.verdicts.judge import judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import pytest
 
 from step0_wandb.app.check import explain_run
 from step0_wandb.app.sync import Job, profiles_of, run_sync
-from step0_wandb.explain.explanation import explain_judged
+from step0_wandb.explanations.explanation import explain_judged
 from step0_wandb.settings.load import load_settings
 from step0_wandb.store import Store
 from tests.support.command import run_here
@@ -41,7 +41,7 @@ from tests.support.runs import exit_record, history_record, run_record, wandb_fi
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)
 CATALOGUE = tomllib.loads(
-    resources.files("step0_wandb").joinpath("explain", "causes.toml").read_text(encoding="utf-8")
+    resources.files("step0_wandb").joinpath("explanations", "causes.toml").read_text(encoding="utf-8")
 )
 HOSTILE = "\x1b[2Jx\x1b]0;owned\x07[bold]\u202e</td>"
 

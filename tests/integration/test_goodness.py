@@ -9,10 +9,10 @@ import pytest
 
 import step0_wandb as s0
 from step0_wandb.app.sync import Job, run_sync
-from step0_wandb.judge.goodness import GoodnessOfFit, goodness_rows
 from step0_wandb.settings.load import load_settings
 from step0_wandb.store import NOWHERE, Store
 from step0_wandb.store.kept import load_goodness, save_goodness
+from step0_wandb.verdicts.goodness import GoodnessOfFit, goodness_rows
 from tests.support.command import run
 from tests.support.miles import miles_run
 

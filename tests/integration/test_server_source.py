@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import wandb
 
-from step0_wandb.judge.weight_checks import image_of
 from step0_wandb.profiles import load_profiles
 from step0_wandb.records import OWN_JOB_TYPE
 from step0_wandb.sources.base import RunUpdate
@@ -20,6 +19,7 @@ from step0_wandb.sources.offline.source import OfflineSource
 from step0_wandb.sources.server import source as server_module
 from step0_wandb.sources.server.source import ServerSource
 from step0_wandb.step0.finder import Step0Finder
+from step0_wandb.verdicts.weight_checks import image_of
 from step0_wandb.wandb_api.address import RemoteAddress
 from step0_wandb.wandb_api.client import GraphQLClient
 from step0_wandb.wandb_api.credentials import Places, find_account

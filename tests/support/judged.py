@@ -6,8 +6,8 @@ import dataclasses
 import math
 from datetime import UTC, datetime, timedelta
 
-from step0_wandb.judge.weight_checks import WeightCheck
 from step0_wandb.records import JudgedRun, SetupRange
+from step0_wandb.verdicts.weight_checks import WeightCheck
 
 START = datetime(2026, 10, 1, 12, tzinfo=UTC)
 SETUP = "miles · Qwen3-0.6B"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from step0_wandb.errors import SourceError, UsageError
-from step0_wandb.publish.alerts.deliver import WandbAlerts
+from step0_wandb.publish.alerts.delivery import WandbAlerts
 from step0_wandb.publish.alerts.text import (
     Stake,
     digest_text,

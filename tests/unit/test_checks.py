@@ -7,7 +7,7 @@ import pytest
 
 from step0_wandb.checks import exact
 from step0_wandb.checks.exact import Level, Why
-from step0_wandb.judge.verdicts import judge
+from step0_wandb.verdicts.judge import judge
 
 MEGATRON = {"rule": "exact", "limit": 1e-9, "above": "broken"}
 LORA = {"rule": "exact", "limit": 1e-8, "above": "broken"}

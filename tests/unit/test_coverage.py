@@ -1,7 +1,7 @@
 """What is not checked is told, one line a profile: silence must not look like health."""
 
-from step0_wandb.judge.coverage import coverage
 from step0_wandb.records import CheckResult
+from step0_wandb.verdicts.coverage import coverage
 from tests.support.judged import judged
 
 SWITCH = "no gap was logged: verl logs the gap with actor_rollout_ref.rollout.calculate_log_probs=True"

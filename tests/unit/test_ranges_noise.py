@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from step0_wandb.judge.verdicts import judge
 from step0_wandb.ranges import fit_ranges, judged_by
+from step0_wandb.verdicts.judge import judge
 
 FAULT = [1e-5, 2e-5, -1e-5, 3e-5, 8e-3]
 

@@ -5,9 +5,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from step0_wandb.judge.weight_checks import FAILED, ONCE, Carrier, from_json, image_of, keys_of, weight_book
 from step0_wandb.profiles import load_profiles
 from step0_wandb.text import json_documents
+from step0_wandb.verdicts.weight_checks import (
+    FAILED,
+    ONCE,
+    Carrier,
+    from_json,
+    image_of,
+    keys_of,
+    weight_book,
+)
 
 PROFILES = load_profiles()
 START = datetime(2026, 1, 1, tzinfo=UTC)

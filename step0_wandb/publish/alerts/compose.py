@@ -8,16 +8,16 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from step0_wandb.explain.explanation import explain_judged
+from step0_wandb.explanations.explanation import explain_judged
 from step0_wandb.publish.alerts import text as words
-from step0_wandb.publish.alerts.deliver import OWN_RUN
+from step0_wandb.publish.alerts.delivery import OWN_RUN
 from step0_wandb.records import ALIVE
 from step0_wandb.store import Message, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from step0_wandb.explain.installed import Installed
+    from step0_wandb.explanations.installed import Installed
     from step0_wandb.profiles import Profiles
     from step0_wandb.records import JudgedRun
     from step0_wandb.store import Whereabouts

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from step0_wandb.explain.installed import Installed
-    from step0_wandb.judge.verdicts import Judgement
+    from step0_wandb.explanations.installed import Installed
     from step0_wandb.settings.load import Loaded
     from step0_wandb.settings.options import AlertsSettings
     from step0_wandb.store import Queued, Store
     from step0_wandb.store.outbox import AlertLevel, Channel
+    from step0_wandb.verdicts.judge import Judgement
     from step0_wandb.wandb_api.context import Context
 
 _Positions = dict[Subject, list[int]]
@@ -77,7 +77,7 @@ def deliver(
     waiting = tuple(store.outbox.unsent())
     if not waiting:
         return ()
-    from step0_wandb.publish.alerts.deliver import Delivery
+    from step0_wandb.publish.alerts.delivery import Delivery
 
     delivery = Delivery(loaded, context)
     told: list[dict[str, object]] = []

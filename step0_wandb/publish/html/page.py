@@ -11,11 +11,11 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
 from step0_wandb.errors import UsageError
-from step0_wandb.judge.coverage import WITHOUT_STEP0, blind_spots
-from step0_wandb.judge.reference_gaps import published_for
 from step0_wandb.publish.html.chart import FLAGGED, draw, gravity, standing
 from step0_wandb.records import ALIVE, CHECKS, VERDICTS
 from step0_wandb.text.formatting import clean, count, number, ratio, shorten, web_url, when
+from step0_wandb.verdicts.coverage import WITHOUT_STEP0, blind_spots
+from step0_wandb.verdicts.reference_gaps import published_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
-    from step0_wandb.judge.coverage import Blind
-    from step0_wandb.judge.weight_checks import WeightCheck
     from step0_wandb.publish.html.chart import Chart, Standing
     from step0_wandb.records import JudgedRun, OutcomeName, SetupRange
+    from step0_wandb.verdicts.coverage import Blind
+    from step0_wandb.verdicts.weight_checks import WeightCheck
 
 CARDS_OPEN = 12
 CHARTS_OPEN = 12

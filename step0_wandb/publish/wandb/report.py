@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from step0_wandb.judge.coverage import blind_spots
+from step0_wandb.verdicts.coverage import blind_spots
 from step0_wandb.publish.html.chart import FLAGGED, gravity, standing
 from step0_wandb.publish.html.page import basis, title_of
 from step0_wandb.records import ALIVE
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from step0_wandb.records import Json, JudgedRun, SetupRange
-    from step0_wandb.judge.weight_checks import WeightCheck
+    from step0_wandb.verdicts.weight_checks import WeightCheck
 
 TITLE = "Step-0 health"
 MARK = "step0-wandb/report/1"

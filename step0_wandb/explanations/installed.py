@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from step0_wandb.errors import SourceError, Step0Error
-from step0_wandb.explain.explanation import FLAGGED
+from step0_wandb.explanations.explanation import FLAGGED
 from step0_wandb.sources.offline.runfile import was_written_to
 from step0_wandb.text.formatting import key_text
 from step0_wandb.text.requirements import FILE, changes, read_requirements
@@ -16,7 +16,7 @@ from step0_wandb.text.requirements import FILE, changes, read_requirements
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from step0_wandb.explain.explanation import Explanation
+    from step0_wandb.explanations.explanation import Explanation
     from step0_wandb.records import RunRecord
     from step0_wandb.step0.finder import Step0Finder
     from step0_wandb.store import Store

@@ -11,11 +11,11 @@ import pandas as pd
 
 from step0_wandb.checks import exact
 from step0_wandb.checks.exact import FAIL, PASS, SKIPPED, VACUOUS, WARN, Level, Outcomes, Why
-from step0_wandb.judge import reasons
 from step0_wandb.ranges.judging import judged_in
 from step0_wandb.ranges.model import fit_model
 from step0_wandb.ranges.table import check_parameters, range_table
 from step0_wandb.records import CHECKS, LATER_CHECKS, CheckResult, JudgedRun, SetupRange
+from step0_wandb.verdicts import reasons
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -108,7 +108,7 @@ class _Catalogue(schema.Table):
 
 @cache
 def _catalogue() -> _Catalogue:
-    text = resources.files("step0_wandb").joinpath("explain", "causes.toml").read_text(encoding="utf-8")
+    text = resources.files("step0_wandb").joinpath("explanations", "causes.toml").read_text(encoding="utf-8")
     return _Catalogue.model_validate(tomllib.loads(text))
 
 

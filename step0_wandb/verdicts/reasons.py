@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.checks.exact import Why
-from step0_wandb.judge.reference_gaps import published_for
 from step0_wandb.text.formatting import number
+from step0_wandb.verdicts.reference_gaps import published_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

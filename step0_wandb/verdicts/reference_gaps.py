@@ -69,7 +69,9 @@ class _Catalogue(schema.Table):
 
 @cache
 def _catalogue() -> _Catalogue:
-    text = resources.files("step0_wandb").joinpath("judge", "reference_gaps.toml").read_text(encoding="utf-8")
+    text = (
+        resources.files("step0_wandb").joinpath("verdicts", "reference_gaps.toml").read_text(encoding="utf-8")
+    )
     return _Catalogue.model_validate(tomllib.loads(text))
 
 

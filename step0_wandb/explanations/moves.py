@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from step0_wandb.explain.explanation import differences, one_line
+from step0_wandb.explanations.explanation import differences, one_line
 from step0_wandb.text.formatting import clean, count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeAlias
 
-    from step0_wandb.explain.explanation import Difference, Library
-    from step0_wandb.judge.verdicts import Judgement
+    from step0_wandb.explanations.explanation import Difference, Library
     from step0_wandb.records import Json, SetupRange
+    from step0_wandb.verdicts.judge import Judgement
 
     Config: TypeAlias = Mapping[str, Json]
     Compared: TypeAlias = Callable[[Sequence[str], Sequence[str]], Sequence[str]]

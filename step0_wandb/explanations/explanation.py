@@ -8,17 +8,17 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from step0_wandb.explain.causes import Evidence, blind_spots, find_causes
-from step0_wandb.judge.reference_gaps import published_for
+from step0_wandb.explanations.causes import Evidence, blind_spots, find_causes
 from step0_wandb.profiles.expression import as_number, model_name
 from step0_wandb.text.formatting import clean, count, key_text, number, when
 from step0_wandb.text.summary import Line, Sheet
+from step0_wandb.verdicts.reference_gaps import published_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from step0_wandb.explain.causes import Cause
+    from step0_wandb.explanations.causes import Cause
     from step0_wandb.profiles import Profiles
     from step0_wandb.records import Json, JudgedRun, RunFacts
 
