@@ -38,9 +38,12 @@ OWN_JOB_TYPE = "step0-sync"
 """The job type of the tool's own W&B runs, which are never read."""
 
 
-def run_key(entity: str, project: str, run_id: str) -> str:
-    """Return ``entity/project/run_id``, with ``_`` for what an offline run does not record."""
-    return f"{entity or '_'}/{project or '_'}/{run_id}"
+def run_key(entity: str, project: str, run_id: str, policy: str | None = None) -> str:
+    """Return ``entity/project/run_id``, with ``_`` for what an offline run does not record.
+
+    One policy of a run that trains several is ``entity/project/run_id#policy``.
+    """
+    return f"{entity or '_'}/{project or '_'}/{run_id}" + (f"#{policy}" if policy else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,11 @@ class RunRecord:
         The run's W&B config, nested as logged, secrets already dropped.
     rows : tuple of HistoryRow
         The rows that step 0 may be made of, in reading order.
+    policy : str or None
+        The policy that the rows belong to, where the run trains several; their metric names carry no
+        prefix then.
+    start : int
+        Which of the starts under one run id this is, the first is 1.
     """
 
     entity: str
@@ -92,11 +100,13 @@ class RunRecord:
     state: str = "running"
     config: Mapping[str, Json] = field(default_factory=dict)
     rows: tuple[HistoryRow, ...] = ()
+    policy: str | None = None
+    start: int = 1
 
     @property
     def key(self) -> str:
-        """Return the run's key, ``entity/project/run_id``."""
-        return run_key(self.entity, self.project, self.run_id)
+        """Return the run's key, ``entity/project/run_id`` or ``entity/project/run_id#policy``."""
+        return run_key(self.entity, self.project, self.run_id, self.policy)
 
     @property
     def alive(self) -> bool:
