@@ -11,14 +11,17 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 from tests.support.command import Answer
 
 _PARENT = """
-import json, os, sys
-import alembic.command, scipy.stats
-from step0_wandb import checkup, verdicts
+import importlib, json, os, pkgutil, sys
+import alembic.command, scipy.stats, step0_wandb
+for module in pkgutil.walk_packages(step0_wandb.__path__, "step0_wandb."):
+    if not module.name.endswith("__main__") and ".migrations." not in module.name:
+        importlib.import_module(module.name)
 from step0_wandb.cli.app import run
-from step0_wandb.sources import graphql, server
 print("ready", flush=True)
 for line in sys.stdin:
     words = json.loads(line)
@@ -52,7 +55,9 @@ class Program:
             env=kept | {"HOME": str(folder), "PYTHONPATH": root, "OPENBLAS_NUM_THREADS": "1"} | environ,
             text=True,
         )
-        assert self._line() == "ready"
+        if self._line() != "ready":
+            self.__exit__()
+            pytest.fail("The program does not load; its error is above.")
 
     def __enter__(self):
         return self
