@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ast
 import fnmatch
-import functools
 import operator
 import re
 from collections.abc import Callable, Mapping
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.errors import UsageError
-from step0_wandb.text.python_values import namespace
+from step0_wandb.text.nested import lookup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,23 +58,6 @@ ALLOWED = (
     "Allowed are config keys, numbers, texts, + - * / //, comparisons, in, and, or, not, "
     "x if y else z, has(), key(), model() and family()."
 )
-
-_namespace = functools.lru_cache(maxsize=256)(namespace)
-
-
-def lookup(config: Mapping[str, Any], path: str) -> Any:
-    """Return the value under a dotted path, or None where there is none.
-
-    A key that holds the dots itself beats the nested one. OpenRLHF hands W&B objects that it stores as
-    texts, ``"namespace(batch_size=128, …)"``; the path goes into those too.
-    """
-    if path in config:
-        return config[path]
-    head, dot, rest = path.partition(".")
-    inner = config.get(head) if dot else None
-    if isinstance(inner, str):
-        inner = _namespace(inner)
-    return lookup(inner, rest) if isinstance(inner, Mapping) else None
 
 
 def model_name(path: object) -> str | None:

@@ -11,8 +11,9 @@ from pydantic_core import PydanticCustomError
 
 from step0_wandb.errors import UsageError
 from step0_wandb.profiles import schema
-from step0_wandb.profiles.expression import Expression, lookup
+from step0_wandb.profiles.expression import Expression
 from step0_wandb.records import CheckPlan, Rule
+from step0_wandb.text.nested import lookup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,13 +7,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from step0_wandb.store.rows import nan_metrics
+from step0_wandb.text.nested import lookup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     import pandas as pd
 
-    from step0_wandb.records import CheckPlan, Json, Rule, RunFacts, RunRecord
+    from step0_wandb.records import CheckPlan, Rule, RunFacts, RunRecord
     from step0_wandb.store.rows import Columns
 
 TIMES = ("created_at", "accepted_at")
@@ -111,32 +112,10 @@ class Wanted:
     def columns_of(self, record: RunRecord, facts: RunFacts) -> Columns:
         """Return the values by column; None where the run has none."""
         values = (
-            *(config_value(record.config, key) for key in self.config),
+            *(lookup(record.config, key) for key in self.config),
             *(facts.step0.row.get(key) for key in self.metrics),
         )
         return dict(zip(self.names(), values, strict=True))
-
-
-def config_value(config: Mapping[str, Json], key: str) -> Json:
-    """Return a config value by its dotted path; None where there is none.
-
-    A key that holds dots itself is found too, the longest first.
-
-    Examples
-    --------
-    >>> config_value({"actor": {"model.path": "a"}, "lr": 1e-6}, "actor.model.path")
-    'a'
-    """
-    if key in config:
-        return config[key]
-    at = len(key)
-    while (at := key.rfind(".", 0, at)) >= 0:
-        inner = config.get(key[:at])
-        if isinstance(inner, dict):
-            found = config_value(inner, key[at + 1 :])
-            if found is not None:
-                return found
-    return None
 
 
 def frame_of(rows: Iterable[Columns], wanted: Wanted | None = None) -> pd.DataFrame:

@@ -17,6 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from step0_wandb.records import HistoryRow
+from step0_wandb.text.nested import collect_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,7 +35,6 @@ _PAGE_INFO = "pageInfo { endCursor hasNextPage }"
 SHAPES = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
 """What reading an answer of an unknown shape raises."""
 _ODD = "the server describes it in an unknown way ({})"
-_WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,27 +333,8 @@ def numbers(row: Mapping[str, Json]) -> dict[str, float]:
     """
     found: dict[str, float] = {}
     for name, value in row.items():
-        _collect(name, value, found)
+        collect_numbers(name, value, found)
     return found
-
-
-def _collect(name: str, value: Json, into: dict[str, float]) -> None:
-    if isinstance(value, dict):
-        if "_type" not in value:  # media
-            for key, inner in value.items():
-                _collect(f"{name}.{key}", inner, into)
-    elif isinstance(value, str):
-        if value in _WORDS:
-            into[name] = float(value)
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        into[name] = _float(value)
-
-
-def _float(value: float) -> float:
-    try:
-        return float(value)
-    except OverflowError:  # an integer of more than 308 digits
-        return math.copysign(math.inf, value)
 
 
 def moment(text: str | None) -> datetime | None:

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from step0_wandb.errors import UsageError
-from step0_wandb.profiles.expression import Expression, as_number, lookup, model_family, model_name
+from step0_wandb.profiles.expression import Expression, as_number, model_family, model_name
 
 CONFIG = {
     "rollout_top_p": 0.95,
@@ -170,20 +170,6 @@ def test_another_model_is_not(other):
 def test_texts_that_are_numbers_compare_as_numbers(raw, number):
     assert as_number(raw) == number
     assert type(as_number(raw)) is type(number)
-
-
-def test_a_printed_namespace_is_read_like_a_nested_table():
-    config = {
-        "actor": "namespace(model_name_or_path='/models/Qwen3-4B', num_nodes=2, lr=1e-06, moe=None)",
-        "algo": "namespace(advantage=namespace(is_correction_enable=True, threshold=[0.5, 5.0]))",
-        "note": "namespace(never closed",
-    }
-    assert lookup(config, "actor.model_name_or_path") == "/models/Qwen3-4B"
-    assert lookup(config, "actor.num_nodes") == 2
-    assert lookup(config, "actor.moe") is None
-    assert lookup(config, "algo.advantage.is_correction_enable") is True
-    assert lookup(config, "algo.advantage.threshold") == [0.5, 5.0]
-    assert lookup(config, "note.anything") is None
 
 
 NAMES = st.sampled_from(["a", "b", "a.b", "rank", "x.y.z"])

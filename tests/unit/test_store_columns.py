@@ -8,7 +8,6 @@ import pytest
 
 from step0_wandb.records import RunFacts, Step0
 from step0_wandb.store import COLUMNS, Wanted, columns_of, frame_of
-from step0_wandb.store.columns import config_value
 from tests.support.stored import METRIC, NOW, PLAN, SETUP, facts, pending, record
 
 CONFIG = {"a": {"b": {"c": 1}, "b.c": 2, "x": None}, "a.b": {"c": 3}, "": 4, "lr": 0.1, "list": [1]}
@@ -85,24 +84,6 @@ def test_times_keep_their_microseconds():
     moment = NOW.replace(microsecond=123_457)
     frame = frame_of([columns_of(record(created_at=moment), facts())])
     assert frame["created_at"].iloc[0].to_pydatetime() == moment
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("lr", 0.1),
-        ("a.b", {"c": 3}),
-        ("a.b.c", 3),
-        ("a.x", None),
-        ("", 4),
-        ("list", [1]),
-        ("a.b.d", None),
-        ("lr.x", None),
-        ("nope", None),
-    ],
-)
-def test_a_dotted_path_finds_nested_keys_and_keys_with_dots(key, value):
-    assert config_value(CONFIG, key) == value
 
 
 def test_wanted_config_keys_and_metrics_become_columns():

@@ -10,7 +10,6 @@ from step0_wandb.errors import NoStep0Error, SourceError
 from step0_wandb.records import HistoryRow, RunRecord
 from step0_wandb.sources.console.printed import (
     Unfinished,
-    as_float,
     clean,
     dashes_around,
     dict_around,
@@ -18,6 +17,7 @@ from step0_wandb.sources.console.printed import (
 )
 from step0_wandb.sources.console.rounding import rounded
 from step0_wandb.sources.console.scan import BACK, Log
+from step0_wandb.text.nested import as_float
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from step0_wandb.text.nested import as_float
 from step0_wandb.text.python_values import LiteralError, Numeral, parse
 
 if TYPE_CHECKING:
@@ -172,14 +173,6 @@ def _numbers(table: Mapping[str, Value], prefix: str = "") -> Iterator[tuple[str
 
 def _floats(numbers: Mapping[str, Value]) -> dict[str, float]:
     return {key: as_float(value) for key, value in numbers.items() if isinstance(value, int | float)}
-
-
-def as_float(value: float) -> float:
-    """Return a number as a float; one of more than 308 digits is infinite."""
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
 
 
 def _resolution(numbers: Mapping[str, Value]) -> dict[str, float]:

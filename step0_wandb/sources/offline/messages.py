@@ -9,7 +9,6 @@ Source: ``wandb_internal.proto`` of the W&B client, 0.12 to 0.31.
 from __future__ import annotations
 
 import json
-import math
 import struct
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -17,6 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from step0_wandb.sources.offline.wire import BYTES, ONE_BYTE, VARINT, WireError, fields, varint
+from step0_wandb.text.nested import collect_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,6 @@ _ITEM_TAG = 1 << 3 | BYTES
 _KEY_TAGS = b"\x0a\x12"  # key, nested_key
 _VALUE_TAG = b"\x82\x01"  # value_json
 
-_WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
 _DEEPEST = 100  # levels of nesting; far below what Python's stack takes, far above any config
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -250,7 +249,7 @@ def history(data: bytes, message: Body) -> dict[str, float]:
         except ValueError:
             if path[-1] == "_type" and len(path) > 1:
                 media.append(name.removesuffix("_type"))
-            _flatten(name, _parsed([raw])[0], values)
+            collect_numbers(name, _parsed([raw])[0], values)
     for prefix in media:
         values = {name: value for name, value in values.items() if not name.startswith(prefix)}
     return values
@@ -319,24 +318,6 @@ def _items(data: bytes, message: Body) -> Items:
 @lru_cache(maxsize=1 << 14)  # the runs of a project have the same few hundred names
 def _path(key: bytes) -> tuple[str, ...]:
     return (key.decode(),)
-
-
-def _flatten(name: str, value: Json, into: dict[str, float]) -> None:
-    if isinstance(value, dict):
-        if "_type" not in value:
-            for key, inner in value.items():
-                _flatten(f"{name}.{key}", inner, into)
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        into[name] = _as_float(value)
-    elif isinstance(value, str) and value in _WORDS:
-        into[name] = float(value)
-
-
-def _as_float(value: float) -> float:
-    try:
-        return float(value)
-    except OverflowError:  # an integer of more than 308 digits
-        return math.inf if value > 0 else -math.inf
 
 
 def _parsed(values: list[bytes]) -> list[Json]:
