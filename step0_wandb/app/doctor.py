@@ -14,7 +14,6 @@ from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.store import Message, Store, store_exists
 from step0_wandb.text.formatting import count, when
 from step0_wandb.wandb_api.address import RemoteAddress, parse_address
-from step0_wandb.wandb_api.credentials import find_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -105,9 +104,8 @@ class Checkup:
     def _source(self, text: str) -> RemoteAddress | Finding:
         """Return the project that a source names; of a path, and of what cannot be read, what is found."""
         try:
-            address = parse_address(text)
+            address = parse_address(text, server=self.context.server)
             if isinstance(address, RemoteAddress):
-                parse_address(text, server=find_server(self.context.places))
                 return address
         except Step0Error as error:
             return failed("source", error)

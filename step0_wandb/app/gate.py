@@ -162,11 +162,8 @@ class Gate:
 
     def _address(self, text: str) -> Address:
         """Return what the text names: a path may not be there yet, a stored run goes by its name too."""
-        from step0_wandb.wandb_api.credentials import find_server
-
-        server = find_server(self._job.context().places) if "://" in text else None
         try:
-            return parse_address(text, server=server)
+            return parse_address(text, server=self._job.context().server)
         except UsageError as error:
             if text.startswith(_PATHS):
                 address = parse_address(text, exists=lambda path: is_there(path.parent))

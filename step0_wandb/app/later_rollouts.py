@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from step0_wandb.errors import SourceError, Step0Error
 from step0_wandb.records import ALIVE, Problem
+from step0_wandb.sources.base import SourceMemory
 from step0_wandb.wandb_api.address import RemoteAddress
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from step0_wandb.records import Json, RunRecord
-    from step0_wandb.sources.base import FileMark
     from step0_wandb.step0.rollouts import Later, RolloutFinder
     from step0_wandb.store import Store
     from step0_wandb.wandb_api.context import Context
@@ -105,7 +105,9 @@ def _read(record: RunRecord, path: str | None, finder: RolloutFinder, context: C
     if path is None:
         raise SourceError("its directory is not known")
     source = OfflineSource(Path(path), finder, clock=context.clock)
-    found = [reading.record for reading in source.read(_Nothing()) if reading.record.key == record.key]
+    found = [
+        reading.record for reading in source.readings(SourceMemory()) if reading.record.key == record.key
+    ]
     if not found:
         raise SourceError(f"{path} does not hold it any more")
     return found[0]
@@ -114,7 +116,7 @@ def _read(record: RunRecord, path: str | None, finder: RolloutFinder, context: C
 def _paths(store: Store) -> dict[str, str]:
     """Return one file of each run that was read from disk, by key."""
     names = [state.source for state in store.sources() if state.source.startswith("file:")]
-    marks = (mark for name in names for mark in store.known(name).marks.values())
+    marks = (mark for name in names for mark in store.memory(name).marks.values())
     return {mark.run: mark.path for mark in marks if mark.run}
 
 
@@ -127,13 +129,3 @@ def _columns(later: Iterable[Later]) -> dict[str, Json]:
 
 def _answers(kept: Mapping[str, Any]) -> dict[str, Mapping[str, Json]]:
     return {key: note["answers"] for key, note in kept.items() if note["answers"]}
-
-
-@dataclass(frozen=True, slots=True)
-class _Nothing:
-    """A store that knows nothing, so that everything is read."""
-
-    marks: Mapping[str, FileMark] = field(default_factory=dict)
-
-    def record(self, _key: str) -> RunRecord | None:
-        return None

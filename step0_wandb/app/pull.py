@@ -10,26 +10,21 @@ import queue
 import threading
 import time
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from step0_wandb.errors import Step0Error
 from step0_wandb.records import Problem
-from step0_wandb.sources.base import Page
-from step0_wandb.sources.offline.source import OfflineSource
-from step0_wandb.wandb_api.address import LocalAddress, parse_address
+from step0_wandb.sources.base import SourcePage
+from step0_wandb.sources.registry import open_source
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from step0_wandb.sources.base import Reading
-    from step0_wandb.sources.server.source import ServerSource
+    from step0_wandb.sources.base import Source
     from step0_wandb.step0.finder import Step0Finder
     from step0_wandb.store import Store
     from step0_wandb.wandb_api.context import Context
 
-BATCH = 200
-"""Runs of a directory that one transaction stores."""
 AT_ONCE = 4
 """Projects that are read side by side."""
 
@@ -57,7 +52,7 @@ class SourceResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
+class PullResult:
     """What reading one source came to."""
 
     result: SourceResult
@@ -65,7 +60,7 @@ class Pulled:
     failure: Step0Error | None = None
 
 
-def pull(store: Store, texts: Sequence[str], finder: Step0Finder, context: Context) -> list[Pulled]:
+def pull(store: Store, texts: Sequence[str], finder: Step0Finder, context: Context) -> list[PullResult]:
     """Read every source into the store; the results stand in the order of `texts`."""
     pulls = [_Pull(store, text, finder, context) for text in texts]
     remote = [pull for pull in pulls if pull.is_remote]
@@ -73,8 +68,8 @@ def pull(store: Store, texts: Sequence[str], finder: Step0Finder, context: Conte
         if not part.is_remote:
             part.run()
     for start in range(0, len(remote), AT_ONCE):
-        _side_by_side(remote[start : start + AT_ONCE])
-    return [part.pulled() for part in pulls]
+        _read_concurrently(remote[start : start + AT_ONCE])
+    return [part.result() for part in pulls]
 
 
 class _Pull:
@@ -89,31 +84,15 @@ class _Pull:
         self._new = self._read = 0
         self._problems: list[Problem] = []
         self._failure: Step0Error | None = None
-        self._local: OfflineSource | None = None
-        self._remote: ServerSource | None = None
-        self._name = text
+        self._source: Source | None = None
         try:
-            self._open()
+            self._source = open_source(text, finder, context)
         except Step0Error as error:
             self.fail(error)
 
-    def _open(self) -> None:
-        context = self._context
-        address = parse_address(self._text)
-        if isinstance(address, LocalAddress):
-            self._name = f"file:{address.path.resolve()}"
-            self._local = OfflineSource(address.path, self._finder, clock=context.clock)
-            return
-        from step0_wandb.sources.server.source import ServerSource
-        from step0_wandb.wandb_api.credentials import find_server
-
-        parse_address(self._text, server=find_server(context.places))
-        self._name = f"wandb:{address}"
-        self._remote = ServerSource(address, context.client(), self._finder, clock=context.clock)
-
     @property
     def is_remote(self) -> bool:
-        return self._remote is not None
+        return self._source is not None and self._source.is_remote
 
     def run(self) -> None:
         """Read the source from beginning to end."""
@@ -124,31 +103,25 @@ class _Pull:
             self.fail(error)
         self.finish()
 
-    def pages(self) -> Iterator[Page]:
-        """Return the source's pages; what the store knows is looked up before the first."""
+    def pages(self) -> Iterator[SourcePage]:
+        """Return the source's pages; what the store remembers is looked up before the first."""
         self._begin = time.monotonic()
-        if self._remote is not None:
-            known = _KnownRuns.of(self._store, self._name)
-            return self._remote.read(known, self._store.cursor(self._name))
-        return self._directory(self._local) if self._local is not None else iter(())
+        return self._source.read(self._store.memory(self._source.name)) if self._source else iter(())
 
-    def _directory(self, source: OfflineSource) -> Iterator[Page]:
-        for batch in _batches(source.read(self._store.known(self._name))):
-            yield Page(tuple(batch), {})
-        self._store.save_marks(self._name, source.loose_marks)
-        self._problems += source.problems
-
-    def store(self, page: Page) -> None:
+    def store(self, page: SourcePage) -> None:
         """Store one page, with where reading goes on after it."""
-        now = self._context.clock()
+        if self._source is None:
+            raise ValueError("a page of no source")
+        name, now = self._source.name, self._context.clock()
         items = [(reading, self._finder.facts(reading.record)) for reading in page.readings]
         with self._store.transaction():
-            self._new += len(self._store.save_readings(self._name, items, now=now))
+            self._new += len(self._store.save_readings(name, items, now=now))
             self._store.update_runs(page.updates)
             self._store.mark_deleted(page.deleted, now=now)
             self._store.hear(page.heartbeats)
+            self._store.save_marks(name, page.marks)
             if page.cursor:
-                self._store.save_cursor(self._name, dict(page.cursor))
+                self._store.save_cursor(name, dict(page.cursor))
         self._read += len(page.readings)
         self._problems += [problem for reading in page.readings for problem in reading.problems]
         self._problems += page.problems
@@ -163,43 +136,20 @@ class _Pull:
         """Note that the source is done with."""
         self._seconds = time.monotonic() - self._begin
 
-    def pulled(self) -> Pulled:
+    def result(self) -> PullResult:
         """Return what came of it."""
-        seen = self._local.counts.runs_seen if self._local else self._read
-        requests = self._remote.client.requests if self._remote else 0
+        seen, requests = (self._source.runs_seen, self._source.requests) if self._source else (0, 0)
         error = self._failure.message if self._failure else None
         result = SourceResult(self._text, seen, self._new, requests, self._seconds, error)
-        return Pulled(result, tuple(self._problems), self._failure)
+        return PullResult(result, tuple(self._problems), self._failure)
 
 
-@dataclass(frozen=True, slots=True)
-class _KnownRuns:
-    """The runs of a project that the store knows, looked up before other threads read."""
-
-    ids: Collection[str]
-    without_step0: Collection[str]
-
-    @classmethod
-    def of(cls, store: Store, source: str) -> _KnownRuns:
-        return cls(_ids(store.keys(source=source)), _ids(store.keys(source=source, status="no-step0")))
-
-    def names(self) -> Collection[str]:
-        return self.ids
-
-    def names_without_step0(self) -> Collection[str]:
-        return self.without_step0
-
-
-def _ids(keys: Iterable[str]) -> frozenset[str]:
-    return frozenset(key.rsplit("/", 1)[-1] for key in keys)
-
-
-def _side_by_side(pulls: Sequence[_Pull]) -> None:
+def _read_concurrently(pulls: Sequence[_Pull]) -> None:
     """Read several projects at once; this thread stores their pages as they come."""
-    ready: queue.Queue[tuple[_Pull, Page | Exception | None]] = queue.Queue(maxsize=2 * AT_ONCE)
+    ready: queue.Queue[tuple[_Pull, SourcePage | Exception | None]] = queue.Queue(maxsize=2 * AT_ONCE)
     stop = threading.Event()
 
-    def read(part: _Pull, pages: Iterator[Page]) -> None:
+    def read(part: _Pull, pages: Iterator[SourcePage]) -> None:
         try:
             for page in pages:
                 ready.put((part, page))
@@ -223,7 +173,7 @@ def _side_by_side(pulls: Sequence[_Pull]) -> None:
             if what is None:
                 part.finish()
                 waiting -= 1
-            elif isinstance(what, Page):
+            elif isinstance(what, SourcePage):
                 part.store(what)
             elif isinstance(what, Step0Error):
                 part.fail(what)
@@ -231,9 +181,3 @@ def _side_by_side(pulls: Sequence[_Pull]) -> None:
                 raise what
     finally:
         stop.set()
-
-
-def _batches(readings: Iterable[Reading]) -> Iterator[list[Reading]]:
-    iterator = iter(readings)
-    while batch := list(islice(iterator, BATCH)):
-        yield batch

@@ -33,7 +33,7 @@ from step0_wandb.wandb_api.context import Context
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from step0_wandb.app.pull import Pulled, SourceResult
+    from step0_wandb.app.pull import PullResult, SourceResult
     from step0_wandb.profiles import Profiles
     from step0_wandb.publish.wandb.target import Written
     from step0_wandb.records import JudgedRun, Problem, SetupRange
@@ -182,7 +182,7 @@ def job_of(*, store: str | Path | None = None, settings: str | Path | None = Non
     return Job(load_settings(file, cwd=Path.cwd(), environ=environment(), flags=flags))
 
 
-def read_into(store: Store, source: str, job: Job) -> Pulled:
+def read_into(store: Store, source: str, job: Job) -> PullResult:
     """Read one source into a store."""
     return pull(store, [source], Step0Finder(profiles_of(job.loaded)), job.context())[0]
 
@@ -225,7 +225,7 @@ def run_sync(job: Job) -> SyncResult:
         )
 
 
-def _read_all(store: Store, texts: Sequence[str], job: Job, context: Context) -> list[Pulled]:
+def _read_all(store: Store, texts: Sequence[str], job: Job, context: Context) -> list[PullResult]:
     """Read every source into the store.
 
     Raises

@@ -1,4 +1,7 @@
-"""What a source gives a sync, page by page, and what of it is remembered for the next one."""
+"""What every source of runs does: it is opened by its address, and gives what is new page by page.
+
+A new source is one module with a class that is a `Source`, and one entry in `registry.OPENERS`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
 
     from step0_wandb.records import Json, Problem, RunRecord
@@ -67,42 +70,88 @@ class RunUpdate:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """What one step of a sync brought; it and its cursor are to be stored together.
+class SourcePage:
+    """One part of what a source shows; everything in it is stored in one transaction.
 
     Attributes
     ----------
     readings : tuple of Reading
         Runs that are new, or that were still pending.
     cursor : mapping
-        Where the next sync goes on, also if this one is interrupted after this page.
+        Where the next sync goes on, also if this one is interrupted after this page; empty where a
+        source needs none.
     updates : tuple of RunUpdate
         Names, states and tags that changed; of a run that the store does not know, nothing.
     deleted : tuple of str
-        Keys of runs that the server does not have any more.
+        Keys of runs that the source does not have any more.
     problems : tuple of Problem
-        Runs that could not be read; told once, tried again at every sync.
+        What could not be read; told once, tried again at every sync.
+    marks : tuple of FileMark
+        Marks of files that belong to no run.
     heartbeats : mapping of str to datetime
-        When the runs that still run were last heard of, by key.
+        The last sign of life of the runs that still run, by key.
     total : int or None
-        Runs of the project, for a progress bar.
+        Runs of the source, for a progress bar.
     """
 
-    readings: tuple[Reading, ...]
-    cursor: Mapping[str, Json]
+    readings: tuple[Reading, ...] = ()
+    cursor: Mapping[str, Json] = field(default_factory=dict)
     updates: tuple[RunUpdate, ...] = ()
     deleted: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
+    marks: tuple[FileMark, ...] = ()
     heartbeats: Mapping[str, datetime] = field(default_factory=dict)
     total: int | None = None
 
 
-class Known(Protocol):
-    """What the store remembers of a source."""
+@dataclass(frozen=True, slots=True)
+class SourceMemory:
+    """What the store remembers of one source; without arguments, of a source that was never read.
+
+    Attributes
+    ----------
+    cursor : mapping or None
+        The cursor of the last page that was stored.
+    names, names_without_step0 : frozenset of str
+        Ids of the runs read from this source, without deleted ones, and of those in which no step 0
+        was found.
+    marks : mapping of str to FileMark
+        The marks of the source's files, by path.
+    record : callable
+        Returns a run as stored, with the rows kept so far, by its key; only on the store's thread.
+    """
+
+    cursor: Mapping[str, Json] | None = None
+    names: frozenset[str] = frozenset()
+    names_without_step0: frozenset[str] = frozenset()
+    marks: Mapping[str, FileMark] = field(default_factory=dict)
+    record: Callable[[str], RunRecord | None] = lambda _key: None
+
+
+class Source(Protocol):
+    """Something that holds runs."""
 
     @property
-    def marks(self) -> Mapping[str, FileMark]:
-        """Return the marks of the source's files by path."""
+    def name(self) -> str:
+        """Return the name under which the store keeps what was read."""
 
-    def record(self, key: str) -> RunRecord | None:
-        """Return the run as stored, with the rows kept so far."""
+    @property
+    def is_remote(self) -> bool:
+        """Whether reading is mostly waiting for a server: such sources are read concurrently, on threads."""
+
+    @property
+    def runs_seen(self) -> int:
+        """Return how many runs the last reading showed, whether they had to be read or not."""
+
+    @property
+    def requests(self) -> int:
+        """Return the requests sent to a server, retries included."""
+
+    def read(self, memory: SourceMemory) -> Iterator[SourcePage]:
+        """Yield what is new, page by page.
+
+        Raises
+        ------
+        SourceError, CredentialsError, UsageError
+            The source cannot be read (further); the pages before are whole.
+        """

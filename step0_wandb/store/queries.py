@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -69,20 +69,8 @@ class RunUpdate(Protocol):
         """Return its tags."""
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """What the store remembers of one source; implements `records.Known`."""
-
-    marks: Mapping[str, FileMark]
-    _database: Database = field(repr=False)
-
-    def record(self, key: str) -> RunRecord | None:
-        """Return the run as stored, with the rows kept so far."""
-        return record(self._database, key)
-
-
-def known(database: Database, source: str) -> Memory:
-    """Return what is remembered of a source."""
+def marks_of(database: Database, source: str) -> dict[str, FileMark]:
+    """Return the marks of a source's files by path."""
     wanted = (
         select(marks, func.coalesce(runs.c.run, "").label("key"))
         .join(sources, sources.c.id == marks.c.source_id)
@@ -90,7 +78,7 @@ def known(database: Database, source: str) -> Memory:
         .where(sources.c.source == source)
     )
     with database.transaction() as connection:
-        found = {
+        return {
             row.path: FileMark(
                 path=row.path,
                 run=row.key,
@@ -102,7 +90,6 @@ def known(database: Database, source: str) -> Memory:
             )
             for row in connection.execute(wanted)
         }
-    return Memory(found, database)
 
 
 def record(database: Database, key: str) -> RunRecord | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, Self, cast
 
 from sqlalchemy import select, update
 
+from step0_wandb.sources.base import SourceMemory
 from step0_wandb.store import notes, outbox, people, queries, readings, tags, verdicts, versions
 from step0_wandb.store.codec import parsed
 from step0_wandb.store.columns import Wanted
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
 
     from step0_wandb.records import Json, JudgedRun, RunFacts, RunRecord, SetupRange
-    from step0_wandb.sources.base import FileMark, Known, Reading
+    from step0_wandb.sources.base import FileMark, Reading
     from step0_wandb.store.outbox import Outbox, Whereabouts
     from step0_wandb.store.people import Accept, Label, Mute, Retraction
     from step0_wandb.store.queries import RunUpdate, SourceState
@@ -112,9 +113,15 @@ class Store:
 
     # ── what sources remember ───────────────────────────────────────────────
 
-    def known(self, source: str) -> Known:
-        """Return what is remembered of a source; its marks are those of this moment."""
-        return queries.known(self._database, source)
+    def memory(self, source: str) -> SourceMemory:
+        """Return what is remembered of a source at this moment."""
+        return SourceMemory(
+            cursor=self.cursor(source),
+            names=_ids(self.keys(source=source)),
+            names_without_step0=_ids(self.keys(source=source, status="no-step0")),
+            marks=queries.marks_of(self._database, source),
+            record=self.record,
+        )
 
     def cursor(self, source: str) -> dict[str, Json] | None:
         """Return where reading of a source stopped, as it was saved; None where nothing was."""
@@ -390,3 +397,7 @@ class Store:
     def set_meta(self, key: str, value: Json) -> None:
         """Write a note, in place of an earlier one."""
         notes.put(self._database, key, value)
+
+
+def _ids(keys: Iterable[str]) -> frozenset[str]:
+    return frozenset(key.rpartition("/")[2] for key in keys)

@@ -49,7 +49,7 @@ Address = LocalAddress | RemoteAddress
 
 
 def parse_address(
-    text: str, *, server: Server | None = None, exists: Callable[[Path], bool] = is_there
+    text: str, *, server: Callable[[], Server] | None = None, exists: Callable[[Path], bool] = is_there
 ) -> Address:
     """Return what `text` names.
 
@@ -59,9 +59,9 @@ def parse_address(
     ----------
     text : str
         ``entity/project``, ``entity/project/run_id``, the URL of a project or run, or a path.
-    server : Server, optional
-        The server in use; a URL that leads elsewhere is refused, for a key is never sent to another
-        host. None takes any host.
+    server : callable, optional
+        Returns the server in use; asked for URLs alone. A URL of another server is refused, because a
+        key is never sent to another host. None takes any host.
 
     Raises
     ------
@@ -106,11 +106,12 @@ def _looks_like_path(text: str) -> bool:
     return text.startswith(("/", ".", "~")) or "\\" in text or text.endswith(_FILE_NAMES)
 
 
-def _from_url(url: str, server: Server | None) -> RemoteAddress:
+def _from_url(url: str, server_in_use: Callable[[], Server] | None) -> RemoteAddress:
     try:
         path = urlsplit(url).path
     except ValueError as error:
-        raise UsageError(f"{url} is no URL: {error}", _FORMS) from error
+        raise UsageError(f"{url} is not a valid URL: {error}", _FORMS) from error
+    server = server_in_use() if server_in_use else None
     if server is not None and not server.owns(url):
         raise UsageError(
             f"{url} is not on the W&B server in use, {server.app_url} (from {server.origin})",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from step0_wandb.wandb_api.client import GraphQLClient
-    from step0_wandb.wandb_api.credentials import Places
+    from step0_wandb.wandb_api.credentials import Places, Server
     from step0_wandb.wandb_api.rate_limit import Pace
 
 
@@ -33,6 +33,18 @@ class Context:
     clock: Callable[[], datetime]
     give_up_s: float = 120.0
     progress: Callable[[str, int, int | None], None] = lambda _source, _runs, _total: None
+
+    def server(self) -> Server:
+        """Return the server that the wandb client would use.
+
+        Raises
+        ------
+        UsageError
+            Its address is not a valid one.
+        """
+        from step0_wandb.wandb_api.credentials import find_server
+
+        return find_server(self.places)
 
     def client(self) -> GraphQLClient:
         """Return a client for the server that the wandb client would use.

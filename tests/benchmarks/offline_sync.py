@@ -147,7 +147,7 @@ class Pass:
 def _read(root: Path, before: Memory) -> Pass:
     source = OfflineSource(root, FINDER, clock=lambda: datetime.now(UTC))
     after = Memory(dict(before.marks), dict(before.records))
-    for reading in after.keep(source.read(before)):
+    for reading in after.keep(source.readings(before)):
         assert FINDER.find(reading.record).gap is not None
     return Pass(after, source.counts.bytes_read)
 

@@ -60,19 +60,19 @@ def test_the_own_runs_of_this_tool_are_never_given(tmp_path):
     memory = Memory()
     assert sync(tmp_path, memory) == []
     offline = offline_source(tmp_path)
-    assert list(offline.read(memory)) == []
+    assert list(offline.readings(memory)) == []
     assert offline.counts.bytes_read == 0
 
 
 def test_nothing_there_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match="does not exist"):
-        offline_source(tmp_path / "typo").read(Memory())
+        offline_source(tmp_path / "typo").readings(Memory())
 
 
 def test_a_directory_without_runs_is_a_source_error(tmp_path):
     (tmp_path / "data").mkdir()
     with pytest.raises(SourceError, match="no W&B run directories") as caught:
-        offline_source(tmp_path).read(Memory())
+        offline_source(tmp_path).readings(Memory())
     assert "offline-run" in caught.value.hint
 
 
@@ -85,20 +85,20 @@ def test_a_root_that_is_no_such_file_is_a_source_error(tmp_path):
     log = tmp_path / "train.log"
     log.write_text("step 0: {'train/ppo_kl': 0.0}")
     with pytest.raises(SourceError, match=r"train\.log: not a \.wandb file"):
-        offline_source(log).read(Memory())
+        offline_source(log).readings(Memory())
 
 
 def test_a_stranger_among_the_files_is_a_problem_that_is_told_once(tmp_path):
     one_run(tmp_path, training(0))
     other = write_file(tmp_path, b"some text", run_id="odd")
     memory, offline = Memory(), offline_source(tmp_path)
-    assert len(memory.keep(offline.read(memory))) == 1
+    assert len(memory.keep(offline.readings(memory))) == 1
     memory.keep((), offline.loose_marks)
     assert [(problem.where, problem.what[:19]) for problem in offline.problems] == [
         (str(other.resolve()), "not a .wandb file: "[:19])
     ]
     again = offline_source(tmp_path)
-    assert list(again.read(memory)) == []
+    assert list(again.readings(memory)) == []
     assert again.problems == ()
     assert again.counts.files_without_run == 1
 
@@ -107,7 +107,7 @@ def test_empty_files_and_bare_headers_hold_no_run_yet_and_are_no_error(tmp_path)
     for run_id, content in {"empty": b"", "cut": HEADER[:4], "head": HEADER, "run": HEADER + b"\x01"}.items():
         write_file(tmp_path, content, run_id=run_id)
     memory, offline = Memory(), offline_source(tmp_path)
-    assert list(offline.read(memory)) == []
+    assert list(offline.readings(memory)) == []
     assert offline.problems == ()
     assert offline.counts.files_without_run == 4
     assert offline.counts.runs_seen == 0
@@ -127,7 +127,7 @@ def test_a_file_that_may_not_be_read_is_a_problem_and_tried_again(tmp_path, monk
     memory, offline = Memory(), offline_source(tmp_path)
     with monkeypatch.context() as context:
         refuse(context, locked)
-        kept = memory.keep(offline.read(memory))
+        kept = memory.keep(offline.readings(memory))
         memory.keep((), offline.loose_marks)
     assert [reading.record.run_id for reading in kept] == ["open"]
     assert [problem.what for problem in offline.problems] == ["cannot be read: Permission denied"]
@@ -138,7 +138,7 @@ def test_a_root_that_may_not_be_read_is_a_source_error(tmp_path, monkeypatch):
     path = one_run(tmp_path, training(0))
     refuse(monkeypatch, path)
     with pytest.raises(SourceError, match="Permission denied"):
-        offline_source(path).read(Memory())
+        offline_source(path).readings(Memory())
 
 
 def test_a_known_file_that_may_not_be_read_any_more_keeps_its_place(tmp_path, monkeypatch):
@@ -236,7 +236,7 @@ def test_a_link_into_a_directory_that_is_closed_is_a_problem_and_the_rest_goes_o
 
     monkeypatch.setattr(Path, "is_dir", is_dir)
     offline = offline_source(tmp_path)
-    assert len(list(offline.read(Memory()))) == 1
+    assert len(list(offline.readings(Memory()))) == 1
     assert [problem.what for problem in offline.problems] == ["cannot be followed: Permission denied"]
 
 
@@ -246,7 +246,7 @@ def test_a_name_that_is_no_utf_8_is_a_problem_and_the_rest_goes_on(tmp_path):
     with open(odd, "wb") as file:  # noqa: PTH123 - a path of bytes
         file.write(wandb_file(run_record("odd"), training(0)))
     offline = offline_source(tmp_path)
-    assert len(list(offline.read(Memory()))) == 1
+    assert len(list(offline.readings(Memory()))) == 1
     assert [problem.what for problem in offline.problems] == ["its path is not UTF-8"]
 
 
@@ -262,7 +262,7 @@ def test_a_directory_that_may_not_be_listed_is_a_problem_and_the_rest_goes_on(tm
 
     monkeypatch.setattr(os, "scandir", scandir)
     offline = offline_source(tmp_path)
-    assert len(list(offline.read(Memory()))) == 1
+    assert len(list(offline.readings(Memory()))) == 1
     assert [problem.what for problem in offline.problems] == ["cannot be listed: Permission denied"]
     with pytest.raises(SourceError, match="theirs cannot be listed: Permission denied"):
-        offline_source(tmp_path / "theirs").read(Memory())
+        offline_source(tmp_path / "theirs").readings(Memory())

@@ -87,13 +87,13 @@ def test_processes_that_share_one_run_id_are_one_run(tmp_path):
         trainer.finish()
         driver.finish()
     offline, memory = offline_source(tmp_path), Memory()
-    (reading,) = memory.keep(offline.read(memory))
+    (reading,) = memory.keep(offline.readings(memory))
     assert len(reading.marks) == 3
     assert (reading.record.name, reading.record.state) == ("night-RANK_0", "finished")
     assert reading.record.config["seed"] == 7
     assert step0(reading).gap == STEP_0[GAP]
     assert step0(reading).row["rollout/response_len"] == 512
-    assert list(offline_source(tmp_path).read(memory)) == []
+    assert list(offline_source(tmp_path).readings(memory)) == []
 
 
 def test_a_run_that_is_being_written_is_read_again_as_it_grows(tmp_path):

@@ -106,11 +106,11 @@ def test_a_restart_that_appears_after_the_capture_changes_only_the_state(tmp_pat
     assert first.record.state == "failed"
     directory(tmp_path, 30, rollout(**{"rollout/again": 1}), training(0, gap=0.5), training(1), lived=10)
     offline = offline_source(tmp_path)
-    (second,) = memory.keep(offline.read(memory))
+    (second,) = memory.keep(offline.readings(memory))
     assert second.record.rows == first.record.rows
     assert second.record.state == "running"
     assert len(second.marks) == 2
-    assert list(offline_source(tmp_path).read(memory)) == []
+    assert list(offline_source(tmp_path).readings(memory)) == []
 
 
 def test_a_capture_outlives_its_directory(tmp_path):
@@ -132,7 +132,7 @@ def test_directories_that_grow_in_turns_are_histories_of_their_own(tmp_path):
     for number, record in enumerate([filler_record(10), training(0, gap=0.02), training(0, gap=0.5)]):
         paths[number].write_bytes(append(paths[number].read_bytes(), record))
         offline = offline_source(tmp_path)
-        (reading,) = memory.keep(offline.read(memory))
+        (reading,) = memory.keep(offline.readings(memory))
         assert offline.counts.bytes_read < 4 * len(record) + 1000, "only what is new"
         assert step0(reading).gap == [None, 0.02, 0.02][number]
 
@@ -150,7 +150,7 @@ def test_reading_stops_everywhere_once_one_directory_is_decided(tmp_path):
         directory(tmp_path, minute, *[filler_record(100_000)] * 100)
     directory(tmp_path, 2, filler_record(1_100_000), training(0), *[filler_record(100_000)] * 100)
     offline = offline_source(tmp_path)
-    (reading,) = offline.read(Memory())
+    (reading,) = offline.readings(Memory())
     assert step0(reading).gap == 0.0152
     assert all(mark.settled for mark in reading.marks)
     assert offline.counts.bytes_read < 5 * 3 * MB, "of 54 MB"
@@ -161,7 +161,7 @@ def test_a_long_run_without_metrics_is_given_up_over_all_directories(tmp_path, m
     for minute in range(4):
         directory(tmp_path, minute, *[filler_record(100_000)] * 40)
     memory, offline = Memory(), offline_source(tmp_path)
-    (reading,) = memory.keep(offline.read(memory))
+    (reading,) = memory.keep(offline.readings(memory))
     assert all(mark.settled for mark in reading.marks)
     assert offline.counts.bytes_read < 9 * MB
     directory(tmp_path, 30, training(0))
@@ -212,7 +212,7 @@ def test_one_directory_that_cannot_be_read_does_not_stop_the_others(tmp_path, mo
     paths = shared(tmp_path)
     refuse(monkeypatch, paths[1])
     offline = offline_source(tmp_path)
-    (reading,) = offline.read(Memory())
+    (reading,) = offline.readings(Memory())
     assert step0(reading).gap == 0.0152
     assert [problem.what for problem in offline.problems] == ["cannot be read: Permission denied"]
 

@@ -30,7 +30,7 @@ def test_reading_goes_on_where_it_stopped(tmp_path):
     assert step0(first).status == "pending"
     path.write_bytes(append(path.read_bytes(), training(0), training(1)))
     offline = offline_source(tmp_path)
-    (second,) = memory.keep(offline.read(memory))
+    (second,) = memory.keep(offline.readings(memory))
     assert step0(second).gap == 0.0152
     assert second.record.config == CONFIG
     assert second.record.name == first.record.name
@@ -67,7 +67,7 @@ def test_an_unchanged_file_is_not_opened(tmp_path, monkeypatch):
     sync(tmp_path, memory)
     refuse(monkeypatch, path)
     offline = offline_source(tmp_path)
-    assert list(offline.read(memory)) == []
+    assert list(offline.readings(memory)) == []
     assert offline.counts.runs_seen == 1
 
 
@@ -77,7 +77,7 @@ def test_of_a_settled_file_only_the_end_is_looked_at(tmp_path):
     assert sync(tmp_path, memory)[0].marks[0].settled
     path.write_bytes(append(path.read_bytes(), filler_record(500_000), training(0, gap=9.0), exit_record()))
     offline = offline_source(tmp_path)
-    (reading,) = memory.keep(offline.read(memory))
+    (reading,) = memory.keep(offline.readings(memory))
     assert reading.record.state == "finished"
     assert step0(reading).gap == 0.0152
     assert offline.counts.bytes_read <= 96 * 1024

@@ -92,7 +92,7 @@ def test_a_run_crashes_by_mere_time_without_a_look_at_its_file(tmp_path):
     memory = Memory()
     assert sync(tmp_path, memory)[0].record.state == "running"
     later = offline_source(tmp_path, NOW + timedelta(hours=23.5))
-    (reading,) = memory.keep(later.read(memory))
+    (reading,) = memory.keep(later.readings(memory))
     assert reading.record.state == "crashed"
     assert step0(reading).gap == 0.0152
     assert later.counts.bytes_read == 0
@@ -120,7 +120,7 @@ def test_a_large_file_costs_what_a_small_one_costs(tmp_path):
         file.write(end)
     for path, state in ((small, "running"), (written(large), "finished")):
         offline = offline_source(path)
-        (reading,) = offline.read(Memory())
+        (reading,) = offline.readings(Memory())
         assert (step0(reading).gap, reading.record.state) == (0.0152, state)
         assert offline.counts.bytes_read < 300_000
 
@@ -129,13 +129,13 @@ def test_a_run_without_metrics_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(directories, "GIVE_UP", 3 * 1024 * 1024)
     path = one_run(tmp_path, *[filler_record(100_000)] * 60)
     memory, offline = Memory(), offline_source(tmp_path)
-    (reading,) = memory.keep(offline.read(memory))
+    (reading,) = memory.keep(offline.readings(memory))
     assert reading.marks[0].settled
     assert step0(reading).status == "pending"
     assert 3 * 1024 * 1024 < offline.counts.bytes_read < 5 * 1024 * 1024
     path.write_bytes(append(path.read_bytes(), training(0), exit_record()))
     again = offline_source(tmp_path)
-    (reading,) = memory.keep(again.read(memory))
+    (reading,) = memory.keep(again.readings(memory))
     assert reading.record.state == "finished"
     assert again.counts.bytes_read <= 96 * 1024
 

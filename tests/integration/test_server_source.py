@@ -14,7 +14,7 @@ import wandb
 
 from step0_wandb.profiles import load_profiles
 from step0_wandb.records import OWN_JOB_TYPE
-from step0_wandb.sources.base import RunUpdate
+from step0_wandb.sources.base import RunUpdate, SourceMemory
 from step0_wandb.sources.offline.source import OfflineSource
 from step0_wandb.sources.server import source as server_module
 from step0_wandb.sources.server.source import ServerSource
@@ -24,7 +24,7 @@ from step0_wandb.wandb_api.address import RemoteAddress
 from step0_wandb.wandb_api.client import GraphQLClient
 from step0_wandb.wandb_api.credentials import Places, find_account
 from step0_wandb.wandb_api.rate_limit import Pace
-from tests.support.server_source import CONFIG, NOWHERE, START, Lab, MemoryStore, miles_rows
+from tests.support.server_source import CONFIG, NOWHERE, START, Lab, miles_rows
 from tests.support.wandb_server import WandbServer, client_online
 
 STEP0 = {"train/ppo_kl": 0.0, "train/pg_clipfrac": 0.0, "train/train_rollout_logprob_abs_diff": 0.015}
@@ -450,7 +450,7 @@ def test_several_projects_share_four_places_and_one_failure_touches_no_other(ser
         address = RemoteAddress("lab", lab.project)
         source = ServerSource(address, client, lab.finder, clock=lambda: START, page_size=2)
         try:
-            for page in source.read(lab.store, None):
+            for page in source.read(SourceMemory()):
                 lab.store.take(page)
         except Exception as error:  # noqa: BLE001 - looked at below
             failed.append((lab.project, str(error)))
@@ -493,7 +493,7 @@ def test_what_the_real_client_logged_is_the_same_from_disk_and_from_the_server(o
     lab = Lab(server)
     lab.sync()
     offline = OfflineSource(folder / "wandb", lab.finder, clock=lambda: datetime.now(UTC))
-    disk = {reading.record.run_id: reading.record for reading in offline.read(MemoryStore(lab.finder))}
+    disk = {reading.record.run_id: reading.record for reading in offline.readings(SourceMemory())}
     assert set(disk) == set(lab.store.runs) == {"run0", "run1", "run2"}
     for name, record in lab.store.runs.items():
         twin = disk[name]

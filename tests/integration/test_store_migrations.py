@@ -61,7 +61,7 @@ def assert_holds_what_was_written(store):
     assert store.facts(HEALTHY) == facts()
     assert store.labels() == {BROKEN: Label(BROKEN, "broken", "wrong checkpoint", "mia", NOW)}
     assert store.accepts()[SETUP].why == "new image"
-    assert store.known(DISK).marks[mark("aa000001").path] == mark("aa000001", run=BROKEN)
+    assert store.memory(DISK).marks[mark("aa000001").path] == mark("aa000001", run=BROKEN)
     first, second = store.judged()
     assert (first.run, first.verdict, first.reasons) == (BROKEN, "broken", ("several times its range",))
     assert (second.verdict, second.ratio, second.range) == ("healthy", judged().ratio, setup_range())

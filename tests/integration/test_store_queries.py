@@ -42,18 +42,18 @@ def test_marks_come_back_by_source_and_the_run_with_them(store):
     save(store, from_disk(), source=DISK)
     loose = mark("empty", run="", size=0, settled=True)
     store.save_marks(DISK, [replace(loose, run="")])
-    known = store.known(DISK)
+    known = store.memory(DISK)
     assert known.marks == {mark().path: mark(run=OFFLINE_KEY), loose.path: replace(loose, run="")}
     assert known.record(OFFLINE_KEY) == offline()
     assert known.record("_/rl/none") is None
-    assert store.known("file:/elsewhere").marks == {}
+    assert store.memory("file:/elsewhere").marks == {}
 
 
 def test_a_mark_moves_on_with_the_file(store):
     save(store, from_disk(), source=DISK)
     grown = mark(run=OFFLINE_KEY, size=9999, ended=True, settled=True)
     store.save_marks(DISK, [grown])
-    assert set(store.known(DISK).marks.values()) == {grown}
+    assert set(store.memory(DISK).marks.values()) == {grown}
 
 
 def test_marks_of_runs_without_step0_are_forgotten_on_demand(store):
@@ -61,7 +61,7 @@ def test_marks_of_runs_without_step0_are_forgotten_on_demand(store):
     lost = (Reading(offline("lost"), (mark("lost"),)), RunFacts(Step0("no-step0")))
     save(store, lost, source=DISK)
     store.forget_marks(status="no-step0")
-    assert {known.run for known in store.known(DISK).marks.values()} == {"_/rl/found"}
+    assert {known.run for known in store.memory(DISK).marks.values()} == {"_/rl/found"}
 
 
 def test_a_cursor_comes_back_as_it_was_saved(store):

@@ -179,7 +179,7 @@ def test_a_run_of_the_server_that_is_also_on_disk_stays_one_run(store):
     assert save(store, from_disk(), source=DISK) == ()
     assert store.keys() == (KEY,)
     assert store.record(KEY) == record()
-    assert store.known(DISK).marks == {mark().path: mark(run=KEY)}
+    assert store.memory(DISK).marks == {mark().path: mark(run=KEY)}
 
 
 def test_the_server_takes_over_a_run_that_came_from_disk_with_its_label_and_files(store):
@@ -188,7 +188,7 @@ def test_the_server_takes_over_a_run_that_came_from_disk_with_its_label_and_file
     assert save(store, from_server()) == ()
     assert store.keys() == store.keys(source=DISK) == store.keys(source=SERVER) == (KEY,)
     assert store.labels() == {KEY: Label(KEY, "healthy", "looked at it", "mia", NOW)}
-    assert set(store.known(DISK).marks.values()) == {mark(run=KEY)}
+    assert set(store.memory(DISK).marks.values()) == {mark(run=KEY)}
 
 
 def test_a_label_of_the_server_run_beats_that_of_the_run_on_disk(store):

@@ -64,7 +64,7 @@ def offline(tmp_path_factory, content):
     path = write_file(root, content)
     source = OfflineSource(root, FINDER, clock=lambda: NOW)
     memory = Memory()
-    readings = memory.keep(source.read(memory), source.loose_marks)
+    readings = memory.keep(source.readings(memory), source.loose_marks)
     return path, source, readings
 
 

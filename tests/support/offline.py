@@ -57,7 +57,7 @@ def sync(root: Path, memory: Memory | None = None, now: datetime = NOW) -> list[
     """Return what one sync yields, and remember it."""
     memory = Memory() if memory is None else memory
     source = offline_source(root, now)
-    kept = memory.keep(source.read(memory))
+    kept = memory.keep(source.readings(memory))
     memory.keep((), source.loose_marks)
     return kept
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.profiles import load_profiles
+from step0_wandb.sources.base import SourceMemory
 from step0_wandb.sources.server.fetch import PAGE_SIZE
 from step0_wandb.sources.server.source import ServerSource
 from step0_wandb.step0.finder import Step0Finder
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from step0_wandb.records import Json, Problem, RunRecord
-    from step0_wandb.sources.base import FileMark, Page, RunUpdate
+    from step0_wandb.sources.base import RunUpdate, SourcePage
     from tests.support.wandb_server import WandbServer
 
 NOWHERE = Path("/nowhere")
@@ -68,22 +69,14 @@ class MemoryStore:
     deleted: list[str] = field(default_factory=list)
     readings: int = 0
 
-    @property
-    def marks(self) -> dict[str, FileMark]:
-        return {}
-
-    def record(self, key: str) -> RunRecord | None:
-        return self.runs.get(key.rpartition("/")[2])
-
-    def names(self) -> frozenset[str]:
-        return frozenset(self.runs)
-
-    def names_without_step0(self) -> frozenset[str]:
-        return frozenset(
+    def memory(self) -> SourceMemory:
+        """Return what a source is told of earlier readings."""
+        without = (
             name for name, record in self.runs.items() if self.finder.find(record).status == "no-step0"
         )
+        return SourceMemory(self.cursor, frozenset(self.runs), frozenset(without))
 
-    def take(self, page: Page) -> None:
+    def take(self, page: SourcePage) -> None:
         """Store a page, as one transaction does."""
         for reading in page.readings:
             self.runs[reading.record.run_id] = reading.record
@@ -135,10 +128,10 @@ class Lab:
             address, client, self.finder, clock=lambda: START + timedelta(days=30), page_size=self.page_size
         )
 
-    def pages(self, run_id: str | None = None) -> Iterator[Page]:
+    def pages(self, run_id: str | None = None) -> Iterator[SourcePage]:
         """Yield the pages of a sync without storing them."""
         self.source = self.open(run_id)
-        return self.source.read(self.store, self.store.cursor)
+        return self.source.read(self.store.memory())
 
     def sync(self) -> int:
         """Run a whole sync; return its requests."""

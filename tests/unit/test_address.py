@@ -47,14 +47,14 @@ def nothing_exists(_path: Path) -> bool:
     ],
 )
 def test_projects_and_runs_on_a_server_are_read_from_all_forms(text, address):
-    assert parse_address(text, server=CLOUD, exists=nothing_exists) == address
+    assert parse_address(text, server=lambda: CLOUD, exists=nothing_exists) == address
 
 
 @pytest.mark.parametrize("page", ["", "/runs/7f3a", "/workspace"])
 def test_a_page_below_a_path_of_the_server_is_found(page):
     url = f"https://app.example.com/wandb/team/project{page}"
     expected = RUN if "7f3a" in page else PROJECT
-    assert parse_address(url, server=BELOW_A_PATH, exists=nothing_exists) == expected
+    assert parse_address(url, server=lambda: BELOW_A_PATH, exists=nothing_exists) == expected
 
 
 def test_the_url_of_a_run_is_read_without_a_server_too():
@@ -99,7 +99,7 @@ def test_a_path_that_does_not_exist_is_named(text):
 )
 def test_what_is_neither_a_path_nor_a_project_is_refused_with_the_forms_there_are(text):
     with pytest.raises(UsageError) as caught:
-        parse_address(text, server=CLOUD, exists=nothing_exists)
+        parse_address(text, server=lambda: CLOUD, exists=nothing_exists)
     assert str(caught.value)
 
 
@@ -108,7 +108,7 @@ def test_what_is_neither_a_path_nor_a_project_is_refused_with_the_forms_there_ar
 )
 def test_what_no_path_and_no_url_can_be_is_a_usage_error(text):
     with pytest.raises(UsageError):
-        parse_address(text, server=CLOUD)
+        parse_address(text, server=lambda: CLOUD)
 
 
 @pytest.mark.parametrize(
@@ -122,4 +122,4 @@ def test_what_no_path_and_no_url_can_be_is_a_usage_error(text):
 )
 def test_a_url_on_another_server_is_refused_for_the_key_belongs_to_this_one(url):
     with pytest.raises(UsageError, match="not on the W&B server in use"):
-        parse_address(url, server=CLOUD)
+        parse_address(url, server=lambda: CLOUD)

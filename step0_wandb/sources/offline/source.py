@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from step0_wandb.errors import SourceError
 from step0_wandb.records import run_key
+from step0_wandb.sources.base import SourcePage
 from step0_wandb.sources.offline.directories import Directories, state_of
 from step0_wandb.sources.offline.runfile import Lookout, RunFile
 from step0_wandb.sources.offline.walk import find_files
@@ -18,9 +20,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from step0_wandb.records import Problem
-    from step0_wandb.sources.base import FileMark, Known, Reading
+    from step0_wandb.sources.base import FileMark, Reading, SourceMemory
     from step0_wandb.sources.offline.walk import Found
     from step0_wandb.step0.finder import Step0Finder
+
+BATCH = 200
+"""Runs that one page holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,9 @@ class OfflineSource:
         Returns the time, with its zone.
     """
 
+    is_remote = False
+    requests = 0
+
     def __init__(self, root: Path, finder: Step0Finder, *, clock: Callable[[], datetime]) -> None:
         self.root = root
         self._lookout = Lookout(finder)
@@ -84,7 +92,30 @@ class OfflineSource:
         marks = (file.mark_of("", over=True, settled=True) for file in self._aside)
         return tuple(mark for mark in marks if mark)
 
-    def read(self, known: Known) -> Iterator[Reading]:
+    @property
+    def name(self) -> str:
+        """Return the name under which the store keeps what was read."""
+        return f"file:{self.root.resolve()}"
+
+    @property
+    def runs_seen(self) -> int:
+        """Return how many runs the directories hold, whether they had to be read or not."""
+        return self._runs_seen
+
+    def read(self, memory: SourceMemory) -> Iterator[SourcePage]:
+        """Yield what is new since `memory`; the last page has what belongs to no run.
+
+        Raises
+        ------
+        UsageError, SourceError
+            As `readings`.
+        """
+        readings = self.readings(memory)
+        while batch := tuple(islice(readings, BATCH)):
+            yield SourcePage(batch)
+        yield SourcePage(marks=self.loose_marks, problems=self.problems)
+
+    def readings(self, known: SourceMemory) -> Iterator[Reading]:
         """Return the runs that are new or changed since `known`, in the order of their keys.
 
         Raises
@@ -102,7 +133,7 @@ class OfflineSource:
         self._runs_seen = len(groups)
         return self._readings(groups, known)
 
-    def _by_run(self, found: Found, known: Known) -> dict[str, list[RunFile]]:
+    def _by_run(self, found: Found, known: SourceMemory) -> dict[str, list[RunFile]]:
         groups: dict[str, list[RunFile]] = defaultdict(list)
         marks = known.marks
         for path in sorted(found.files):
@@ -132,7 +163,7 @@ class OfflineSource:
         self._aside += files
         self._bytes_read += sum(file.bytes_read for file in files)
 
-    def _readings(self, groups: dict[str, list[RunFile]], known: Known) -> Iterator[Reading]:
+    def _readings(self, groups: dict[str, list[RunFile]], known: SourceMemory) -> Iterator[Reading]:
         now = self._clock()
         for key in sorted(groups):
             files = groups.pop(key)  # what was read of a run goes with its reading
@@ -147,7 +178,7 @@ class OfflineSource:
             self._bytes_read += sum(file.bytes_read for file in run.files)
             yield run.reading(now)
 
-    def _directories(self, key: str, files: Sequence[RunFile], known: Known) -> Directories:
+    def _directories(self, key: str, files: Sequence[RunFile], known: SourceMemory) -> Directories:
         prior = known.record(key) if any(file.mark for file in files) else None
         if prior is None:  # what the marks stand for is gone: everything is read anew
             files = [RunFile(file.found, None) if file.mark else file for file in files]

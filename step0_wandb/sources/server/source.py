@@ -9,11 +9,11 @@ are listed, so that runs synced days late are found and deleted ones are marked.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from step0_wandb.errors import SourceError, UsageError
 from step0_wandb.records import ALIVE, Problem, RunRecord, run_key
-from step0_wandb.sources.base import Page, Reading, RunUpdate
+from step0_wandb.sources.base import Reading, RunUpdate, SourcePage
 from step0_wandb.sources.server.fetch import PAGE_SIZE, Fetcher, Question, Runs
 from step0_wandb.sources.server.progress import MOST_NAMES, Progress
 from step0_wandb.wandb_api.batches import ProjectClient
@@ -21,10 +21,11 @@ from step0_wandb.wandb_api.client import ONE_RUN, Asking
 from step0_wandb.wandb_api.queries import names_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from step0_wandb.records import Json
+    from step0_wandb.sources.base import SourceMemory
     from step0_wandb.sources.server.history import Trace
     from step0_wandb.step0.finder import Step0Finder
     from step0_wandb.wandb_api.address import RemoteAddress
@@ -34,16 +35,6 @@ if TYPE_CHECKING:
 _TRY_NESTED_AGAIN = timedelta(days=1)
 _QUICK = Asking(attempts=2)
 _NAMES_AT_ONCE = 100
-
-
-class KnownRuns(Protocol):
-    """What the store remembers of a server source."""
-
-    def names(self) -> Collection[str]:
-        """Return the ids of the runs read from this source, without those marked as deleted."""
-
-    def names_without_step0(self) -> Collection[str]:
-        """Return those of them in which no step 0 was found."""
 
 
 class ServerSource:
@@ -63,6 +54,8 @@ class ServerSource:
         Runs asked for in one request.
     """
 
+    is_remote = True
+
     def __init__(
         self,
         address: RemoteAddress,
@@ -74,12 +67,23 @@ class ServerSource:
     ) -> None:
         self.address = address
         self.client = client
+        self.runs_seen = 0
         self._finder = finder
         self._clock = clock
         self._page_size = page_size
 
-    def read(self, known: KnownRuns, cursor: Mapping[str, Json] | None) -> Iterator[Page]:
-        """Yield what is new since `cursor`, page by page; None reads everything.
+    @property
+    def name(self) -> str:
+        """Return the name under which the store keeps what was read."""
+        return f"wandb:{self.address}"
+
+    @property
+    def requests(self) -> int:
+        """Return the requests sent, retries included."""
+        return self.client.requests
+
+    def read(self, memory: SourceMemory) -> Iterator[SourcePage]:
+        """Yield what is new since the cursor of `memory`; without one, everything.
 
         Raises
         ------
@@ -90,14 +94,17 @@ class ServerSource:
         UsageError
             The one run that was asked for does not exist.
         """
-        progress = Progress.load(cursor)
+        self.runs_seen = 0
+        progress = Progress.load(memory.cursor)
         flat = progress.flat_until is not None and self._clock() < progress.flat_until
         project = ProjectClient(self.client, self.address)
         fetcher = Fetcher(
             project, self._finder, page_size=self._page_size, metrics=progress.metrics, flat=flat
         )
-        sync = _Sync(self, fetcher, progress, known)
-        yield from sync.one(self.address.run_id) if self.address.run_id else sync.all()
+        sync = _Sync(self, fetcher, progress, memory)
+        for page in sync.one(self.address.run_id) if self.address.run_id else sync.all():
+            self.runs_seen += len(page.readings)
+            yield page
 
     def record(self, trace: Trace) -> RunRecord:
         """Return the record of a run that was read."""
@@ -135,16 +142,18 @@ class ServerSource:
 class _Sync:
     """One reading of a source."""
 
-    def __init__(self, source: ServerSource, fetcher: Fetcher, progress: Progress, known: KnownRuns) -> None:
+    def __init__(
+        self, source: ServerSource, fetcher: Fetcher, progress: Progress, memory: SourceMemory
+    ) -> None:
         self._source = source
         self._fetcher = fetcher
         self._progress = progress
-        self._known = known
+        self._memory = memory
         self._seen: set[str] = set()
         self._on_server: int | None = None
         self._shifted = False  # between two pages, so that the second may have skipped runs
 
-    def one(self, name: str) -> Iterator[Page]:
+    def one(self, name: str) -> Iterator[SourcePage]:
         """Yield the page of a single run."""
         runs = self._fetcher.by_name([name])
         key = self._source.key(name)
@@ -157,7 +166,7 @@ class _Sync:
             raise SourceError(f"The run {key} cannot be read: {runs.lost[0].why}")
         yield self._page(runs)
 
-    def all(self) -> Iterator[Page]:
+    def all(self) -> Iterator[SourcePage]:
         """Yield every page of a sync."""
         old_profiles = self._progress.profiles
         if self._progress.since is None:
@@ -171,7 +180,7 @@ class _Sync:
         if self._shifted or (self._on_server is not None and self._on_server != self._expected()):
             yield from self._reconcile()
 
-    def _news(self) -> Iterator[Page]:
+    def _news(self) -> Iterator[SourcePage]:
         """Yield the runs created since, and those that were pending or watched."""
         progress = self._progress
         pending = sorted(progress.pending)
@@ -196,14 +205,14 @@ class _Sync:
             yield self._page(Runs(), self._fetcher.light(names_filter(names)))
         yield from self._named(pending[MOST_NAMES:])
 
-    def _named(self, names: Sequence[str]) -> Iterator[Page]:
+    def _named(self, names: Sequence[str]) -> Iterator[SourcePage]:
         """Yield runs by their ids."""
         for part in _chunks(names, _NAMES_AT_ONCE):
             yield self._page(self._fetcher.by_name(part, ONE_RUN))
 
-    def _again(self) -> Iterator[Page]:
+    def _again(self) -> Iterator[SourcePage]:
         """Yield the runs in which no step 0 was found: the profiles have changed."""
-        without = set(self._known.names_without_step0())
+        without = self._memory.names_without_step0
         yield from self._named(sorted(without - self._seen))
         self._progress.profiles = self._source.fingerprint
         yield self._page(Runs())
@@ -211,10 +220,10 @@ class _Sync:
     def _expected(self) -> int:
         return self._progress.count + len(self._progress.lost) + self._progress.surplus
 
-    def _reconcile(self) -> Iterator[Page]:
+    def _reconcile(self) -> Iterator[SourcePage]:
         """Yield runs that appeared late, and mark those that are gone, by listing all names."""
         listed = {name for names in self._fetcher.names({}) for name in names}
-        known = {*self._known.names(), *self._seen}
+        known = {*self._memory.names, *self._seen}
         yield from self._named(sorted(listed - known - set(self._progress.lost)))
         gone = self._surely_gone(sorted((known | set(self._progress.lost)) - listed))
         for name in gone:
@@ -241,7 +250,7 @@ class _Sync:
         *,
         deleted: Iterable[str] = (),
         total: int | None = None,
-    ) -> Page:
+    ) -> SourcePage:
         """Return the page of what was fetched, and note it as read."""
         source, progress = self._source, self._progress
         light = tuple(light)
@@ -260,7 +269,7 @@ class _Sync:
         if self._fetcher.refused:
             progress.flat_until = source.now() + _TRY_NESTED_AGAIN
         alive = [node for node in (*light, *(trace.node for trace in fresh)) if node.state in ALIVE]
-        return Page(
+        return SourcePage(
             readings=tuple(Reading(source.record(trace)) for trace in fresh),
             cursor=progress.save(),
             updates=tuple(
