@@ -1,4 +1,4 @@
-"""The profiles that are known, and which of them a run belongs to."""
+"""The known profiles, and which of them a run belongs to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.errors import UsageError
-from step0_wandb.profiles.load import load_profile
+from step0_wandb.profiles.load import parse_profile, read_file
 from step0_wandb.text.paths import is_there
 
 if TYPE_CHECKING:
@@ -67,13 +67,13 @@ class Profiles:
         Raises
         ------
         UsageError
-            There is no profile of that name, or it has no such key to drop.
+            There is no such profile, or it has no such key to drop.
         """
         by_name = dict(self.by_name)
         for name, change in changes.items():
             if name not in by_name:
                 raise UsageError(
-                    f"[setup.{name}] names no profile", f"There are: {', '.join(sorted(by_name))}."
+                    f"[setup.{name}] does not name a profile", f"There are: {', '.join(sorted(by_name))}."
                 )
             by_name[name] = by_name[name].with_setup(**change)
         said = repr(sorted((name, sorted(change.items())) for name, change in changes.items()))
@@ -102,9 +102,10 @@ def load_profiles(paths: Iterable[Path] = ()) -> Profiles:
     by_name: dict[str, Profile] = {}
     digest = hashlib.sha256()
     for file in (*files, *sorted(SHIPPED.glob("*.toml"))):
-        profile = load_profile(file)
+        content = read_file(file)
+        profile = parse_profile(file, content)
         by_name.setdefault(profile.name, profile)
-        digest.update(file.read_bytes())
+        digest.update(content)
     return Profiles(by_name, digest.hexdigest()[:16])
 
 
@@ -114,5 +115,5 @@ def _files(path: Path) -> list[Path]:
         raise UsageError(f"The profile path {path} does not exist", where)
     files = sorted(path.glob("*.toml")) if path.is_dir() else [path]
     if not files:
-        raise UsageError(f"The profile path {path} holds no TOML file", where)
+        raise UsageError(f"The profile path {path} has no TOML file in it", where)
     return files

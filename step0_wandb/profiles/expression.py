@@ -1,7 +1,7 @@
 """Small expressions over a run's config, so that a profile is data and needs no code.
 
 ``rollout_top_p < 1 or rollout_top_k > 0`` reads config keys by their names. Dots go into nested
-configs (``actor_rollout_ref.model.path``), ``key("odd-name")`` reads a key that is no identifier,
+configs (``actor_rollout_ref.model.path``), ``key("odd-name")`` reads a key that is not an identifier,
 ``has("slime_*")`` asks whether any key matches, ``model(x)`` names the model behind a path,
 ``family(x)`` the same without what conversions append to it. A key that is missing is None;
 arithmetic and order with None give None and False.
@@ -13,42 +13,15 @@ import ast
 import fnmatch
 import operator
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping  # noqa: TC003 - pydantic reads the fields of `Expression`
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 from step0_wandb.errors import UsageError
 from step0_wandb.text.nested import lookup
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 Scope = Mapping[str, Any]
-_Thunk = Callable[[Scope], Any]
-
-_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-}
-_ORDER: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
-_EQUALITY: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Is: operator.eq,
-    ast.IsNot: operator.ne,
-}
-_MEMBERSHIP: dict[type[ast.cmpop], bool] = {ast.In: True, ast.NotIn: False}
-_WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "none": None}
-"""How TOML and YAML spell what Python spells with a capital."""
-
 
 _CONVERSIONS = re.compile(
     r"(?:[-_.](?:torch|dist|mcore|megatron|hf|ckpt|converted|bf16|fp16|(?:mx|nv)?fp[48]|int[48]|w\d+a\d+|awq|gptq"
@@ -105,14 +78,16 @@ def as_number(value: object) -> object:
     return value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Expression:
-    """A compiled expression.
+    """An expression, compiled when it is first asked for its value.
 
     Attributes
     ----------
     names : frozenset of str
         The config keys that it reads.
+    body : ast.expr
+        What it compiles to.
 
     Examples
     --------
@@ -122,28 +97,36 @@ class Expression:
 
     text: str
     names: frozenset[str]
-    _run: _Thunk
+    body: Any = field(repr=False, compare=False)
 
     @classmethod
     def of_key(cls, path: str) -> Expression:
         """Return the expression that reads one config key, whatever its name looks like."""
-        return cls(path, frozenset({path}), lambda scope: as_number(lookup(scope, path)))
+        return cls(path, frozenset({path}), _call("read", _SCOPE, ast.Constant(path)))
 
     @classmethod
     def parse(cls, text: str) -> Expression:
-        """Compile an expression.
+        """Read an expression.
 
         Raises
         ------
         UsageError
-            The text is no expression, or uses something that expressions do not have.
+            The text is not an expression, or uses something that expressions do not have.
         """
+        translator = _Translator(text)
         try:
-            tree = ast.parse(text.strip(), mode="eval")
-            return cls(text, frozenset(_names(tree.body)), _compile(tree.body, text))
+            body = translator.visit(ast.parse(text.strip(), mode="eval").body)
+            return cls(text, frozenset(translator.names), body)
         except (SyntaxError, ValueError, RecursionError) as error:
             message = error.msg if isinstance(error, SyntaxError) else str(error)
-            raise UsageError(f"{text!r} is no expression: {message}", ALLOWED) from error
+            raise UsageError(f"{text!r} is not an expression: {message}", ALLOWED) from error
+
+    @cached_property
+    def _run(self) -> Callable[[Scope], Any]:
+        scope = ast.arguments([], [ast.arg("scope")], kwonlyargs=[], kw_defaults=[], defaults=[])
+        tree = ast.fix_missing_locations(ast.Expression(ast.Lambda(scope, self.body)))
+        run: Callable[[Scope], Any] = eval(compile(tree, "<expression>", "eval"), _NAMESPACE)  # noqa: S307 - nothing but calls of `_NAMESPACE`, see `_Translator`
+        return run
 
     def value(self, config: Scope) -> Any:
         """Return the expression's value for one config."""
@@ -154,139 +137,129 @@ class Expression:
         return bool(self._run(config))
 
 
-def _compile(node: ast.expr, text: str) -> _Thunk:  # noqa: C901, PLR0911 - one line a kind of node
-    match node:
-        case ast.Constant(value=bool() | int() | float() | str() | None as value):
-            return lambda _scope: value
-        case ast.Name(id=word) if word in _WORDS:
-            return lambda _scope: _WORDS[word]
-        case ast.Name() | ast.Attribute():
-            path = _path(node, text)
-            return lambda scope: as_number(lookup(scope, path))
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            inner = _compile(operand, text)
-            return lambda scope: not inner(scope)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return _arithmetic(operator.mul, lambda _scope: -1, _compile(operand, text))
-        case ast.BoolOp(op=op, values=values):
-            return _boolean(isinstance(op, ast.And), [_compile(value, text) for value in values])
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
-            return _arithmetic(_ARITHMETIC[type(op)], _compile(left, text), _compile(right, text))
-        case ast.Compare(left=left, ops=[op], comparators=[right]):
-            return _comparison(op, _compile(left, text), _compile(right, text))
-        case ast.IfExp(test=test, body=body, orelse=orelse):
-            return _choice(_compile(test, text), _compile(body, text), _compile(orelse, text))
-        case ast.List(elts=items) | ast.Tuple(elts=items):
-            parts = [_compile(item, text) for item in items]
-            return lambda scope: [part(scope) for part in parts]
-        case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]):
-            return _compile_call(name, argument, text)
-    raise _foreign(node, text)
+def _read(scope: Scope, path: str) -> Any:
+    return as_number(lookup(scope, path))
 
 
-def _compile_call(name: str, argument: ast.expr, text: str) -> _Thunk:
-    match name, argument:
-        case "has", ast.Constant(value=str() as pattern):
-            return _has(pattern)
-        case "key", ast.Constant(value=str() as path):
-            return lambda scope: as_number(lookup(scope, path))
-        case "model", _:
-            inner = _compile(argument, text)
-            return lambda scope: model_name(inner(scope))
-        case "family", _:
-            inner = _compile(argument, text)
-            return lambda scope: model_family(inner(scope))
-    raise _foreign(ast.Call(ast.Name(name), [argument], []), text)
-
-
-def _foreign(node: ast.expr, text: str) -> UsageError:
-    return UsageError(f"{text!r} uses {ast.unparse(node)!r}, which expressions do not have", ALLOWED)
-
-
-def _has(pattern: str) -> _Thunk:
-    """Return whether any key matches; a prefix, the usual pattern, is looked for in all keys at once."""
-    prefix = pattern.removesuffix("*")
-    if any(char in prefix for char in "*?["):
-        return lambda scope: any(fnmatch.fnmatchcase(name, pattern) for name in scope)
-    wanted = f"\n{prefix}" if prefix != pattern else f"\n{prefix}\n"
-    return lambda scope: wanted in "\n".join(("", *scope, ""))
-
-
-def _path(node: ast.expr, text: str) -> str:
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        return f"{_path(node.value, text)}.{node.attr}"
-    raise UsageError(f"{text!r} reads an attribute of something that is no config key", ALLOWED)
-
-
-def _names(node: ast.expr) -> Iterator[str]:
-    """Return the config keys that an expression reads, in their dotted form."""
-    match node:
-        case ast.Name(id=name):
-            if name not in _WORDS:
-                yield name
-        case ast.Attribute():
-            yield ast.unparse(node)
-        case ast.Call(func=ast.Name(id="key"), args=[ast.Constant(value=str() as path)]):
-            yield path
-        case ast.Call(args=arguments):
-            for argument in arguments:
-                yield from _names(argument)
-        case _:
-            for child in ast.iter_child_nodes(node):
-                if isinstance(child, ast.expr):
-                    yield from _names(child)
-
-
-def _boolean(is_and: bool, parts: list[_Thunk]) -> _Thunk:  # noqa: FBT001 - private, two call words
-    def run(scope: Scope) -> Any:
-        result: Any = None
-        for part in parts:
-            result = part(scope)
-            if bool(result) != is_and:
-                break
-        return result
-
-    return run
-
-
-def _arithmetic(apply: Callable[[Any, Any], Any], left: _Thunk, right: _Thunk) -> _Thunk:
-    def run(scope: Scope) -> Any:
-        a, b = left(scope), right(scope)
-        if not isinstance(a, int | float) or not isinstance(b, int | float):
-            return None
-        try:
-            return apply(a, b)
-        except (ZeroDivisionError, OverflowError):
-            return None
-
-    return run
-
-
-def _comparison(op: ast.cmpop, left: _Thunk, right: _Thunk) -> _Thunk:
-    if type(op) in _EQUALITY:
-        equal = _EQUALITY[type(op)]
-        return lambda scope: equal(left(scope), right(scope))
-    if type(op) in _MEMBERSHIP:
-        wanted = _MEMBERSHIP[type(op)]
-        return lambda scope: _contains(right(scope), left(scope)) is wanted
-    before = _ORDER[type(op)]
-
-    def run(scope: Scope) -> bool:
-        a, b = left(scope), right(scope)
-        if isinstance(a, int | float) and isinstance(b, int | float):
-            return before(a, b)
+def _has(scope: Scope, pattern: str) -> bool:
+    # A config has hundreds of keys. One search in all of them is 20 times faster than as many matches.
+    start = re.split(r"[*?[]", pattern, maxsplit=1)[0]
+    if f"\n{start}" not in "\n".join(("", *scope)):
         return False
+    return any(fnmatch.fnmatchcase(name, pattern) for name in scope)
 
-    return run
 
-
-def _contains(container: Any, item: Any) -> bool:
+def _contains(item: Any, container: Any) -> bool:
     if isinstance(container, str | dict):
         return isinstance(item, str) and item in container
     return isinstance(container, list) and item in container
 
 
-def _choice(test: _Thunk, body: _Thunk, orelse: _Thunk) -> _Thunk:
-    return lambda scope: body(scope) if test(scope) else orelse(scope)
+def _for_numbers(apply: Callable[[Any, Any], Any], otherwise: object) -> Callable[[Any, Any], Any]:
+    """Return the operator for two numbers, which gives `otherwise` for anything else."""
+
+    def run(left: Any, right: Any) -> Any:
+        if not isinstance(left, int | float) or not isinstance(right, int | float):
+            return otherwise
+        try:
+            return apply(left, right)
+        except (ZeroDivisionError, OverflowError):
+            return otherwise
+
+    return run
+
+
+_OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Add: _for_numbers(operator.add, None),
+    ast.Sub: _for_numbers(operator.sub, None),
+    ast.Mult: _for_numbers(operator.mul, None),
+    ast.Div: _for_numbers(operator.truediv, None),
+    ast.FloorDiv: _for_numbers(operator.floordiv, None),
+    ast.Lt: _for_numbers(operator.lt, otherwise=False),
+    ast.LtE: _for_numbers(operator.le, otherwise=False),
+    ast.Gt: _for_numbers(operator.gt, otherwise=False),
+    ast.GtE: _for_numbers(operator.ge, otherwise=False),
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Is: operator.eq,
+    ast.IsNot: operator.ne,
+    ast.In: _contains,
+    ast.NotIn: lambda item, container: not _contains(item, container),
+}
+_FUNCTIONS: dict[str, Callable[[Any], Any]] = {"model": model_name, "family": model_family}
+_CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "none": None}
+"""How TOML and YAML spell what Python spells with a capital."""
+_SCOPE = ast.Name("scope", ast.Load())
+_NAMESPACE: dict[str, Any] = {
+    "__builtins__": {},
+    "read": _read,
+    "has": _has,
+    **_FUNCTIONS,
+    **{kind.__name__: apply for kind, apply in _OPERATORS.items()},
+}
+"""All that compiled code can reach: it has no other names, and no attributes."""
+
+
+class _Translator(ast.NodeTransformer):
+    """Turns what expressions have into calls of this module's functions, and refuses everything else."""
+
+    def __init__(self, text: str) -> None:
+        self.names: set[str] = set()
+        self._text = text
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        match node:
+            case ast.Constant(value=bool() | int() | float() | str() | None):
+                return node
+            case ast.BoolOp() | ast.IfExp() | ast.List() | ast.UnaryOp(op=ast.Not()):
+                return super().generic_visit(node)
+            case ast.expr_context() | ast.boolop() | ast.Not():
+                return node
+        raise UsageError(f"{self._text!r} uses {ast.unparse(node)!r}, which expressions do not have", ALLOWED)
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Constant(_CONSTANTS[node.id]) if node.id in _CONSTANTS else self._key(node.id)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        path = ast.unparse(node)
+        is_path = all(part.isidentifier() for part in path.split("."))
+        return self._key(path) if is_path else self.generic_visit(node)
+
+    def visit_Tuple(self, node: ast.Tuple) -> ast.AST:
+        return self.generic_visit(ast.List(node.elts, node.ctx))
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        if isinstance(node.op, ast.USub):
+            return self.visit_BinOp(ast.BinOp(ast.Constant(-1), ast.Mult(), node.operand))
+        return self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        return self._applied(node, node.op, node.left, node.right)
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        if len(node.ops) > 1:
+            return self.generic_visit(node)
+        return self._applied(node, node.ops[0], node.left, node.comparators[0])
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        match node:
+            case ast.Call(ast.Name("key"), [ast.Constant(str() as path)], []):
+                return self._key(path)
+            case ast.Call(ast.Name("has"), [ast.Constant(str())], []):
+                return _call("has", _SCOPE, *node.args)
+            case ast.Call(ast.Name(name), [argument], []) if name in _FUNCTIONS:
+                return _call(name, self.visit(argument))
+        return self.generic_visit(node)
+
+    def _key(self, path: str) -> ast.expr:
+        self.names.add(path)
+        return _call("read", _SCOPE, ast.Constant(path))
+
+    def _applied(self, node: ast.AST, kind: ast.AST, *operands: ast.expr) -> ast.AST:
+        if type(kind) not in _OPERATORS:
+            return self.generic_visit(node)
+        return _call(type(kind).__name__, *(self.visit(operand) for operand in operands))
+
+
+def _call(name: str, *arguments: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), list(arguments), [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import tomllib
 from typing import TYPE_CHECKING, Any
 
@@ -23,18 +24,30 @@ def load_profile(path: Path) -> Profile:
     Raises
     ------
     UsageError
-        The file cannot be read, is no TOML, or a key is unknown, missing or of the wrong kind; the
-        message names file and key.
+        The file cannot be read, is not valid TOML, or a key is unknown, missing or of the wrong kind;
+        the message names file and key.
     """
+    return parse_profile(path, read_file(path))
+
+
+def read_file(path: Path) -> bytes:
+    """Return what a profile's file holds; a `UsageError` says why it cannot be read."""
     try:
-        return Profile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"The profile {path} cannot be read: {error.strerror}") from error
+
+
+@functools.lru_cache(maxsize=64)  # several parts of a sync ask for the same files
+def parse_profile(path: Path, content: bytes) -> Profile:
+    """Validate what a profile's file holds; raises as `load_profile` does."""
+    try:
+        return Profile.model_validate(tomllib.loads(content.decode()))
     except ValidationError as error:
         detail = _gravest(error)
         raise UsageError(f"The profile {path} is not valid: {_said(detail)}", _allowed(detail)) from error
-    except OSError as error:
-        raise UsageError(f"The profile {path} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # no UTF-8, no TOML, too long a number, too deep a list
-        raise UsageError(f"The profile {path} is no TOML file: {error}") from error
+    except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, too long a number, too deep a list
+        raise UsageError(f"The profile {path} is not valid TOML: {error}") from error
 
 
 def _gravest(error: ValidationError) -> ErrorDetails:

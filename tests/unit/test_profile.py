@@ -408,7 +408,7 @@ def test_a_profile_of_a_user_wins_over_a_shipped_one_with_the_same_metrics(tmp_p
     [
         ('ppo_kl = ["loss/kl"]', 'ppo_kls = ["loss/kl"]', "metrics.ppo_kls: there is no such key", "Did you mean ppo_kl?"),
         ('first = "0"', 'frist = "0"', "step.frist: there is no such key", "Did you mean first? Allowed here: keys, first"),
-        ('first = "0"', 'first = "steps("', "step.first: 'steps(' is no expression", "Allowed are config keys"),
+        ('first = "0"', 'first = "steps("', "step.first: 'steps(' is not an expression", "Allowed are config keys"),
         ('first = "0"', 'first = "os.system(1)"', "expressions do not have", "Allowed are config keys"),
         ('first = "0"', "first = 0", "step.first: an expression is a text", "Allowed here: keys, first, context."),
         ('name = "mine"', 'name = "My Framework"', "name: String should match pattern", "Allowed here: name, title"),
@@ -423,7 +423,7 @@ def test_a_profile_of_a_user_wins_over_a_shipped_one_with_the_same_metrics(tmp_p
         ("[step]", '[let]\na = "a or 1"\n[step]', "let.a is defined by itself", ""),
         ("[step]", '[console]\nkind = "dict"\n[step]', "console: a log of this kind needs texts to find", ""),
         ("[step]", '[console]\nkind = "none"\n[step]', "console: a log that shows no step 0 needs signs", ""),
-        ("[metrics]", "[metrics", "is no TOML file", ""),
+        ("[metrics]", "[metrics", "is not valid TOML", ""),
     ],
 )  # fmt: skip
 def test_a_wrong_profile_is_refused_with_file_key_and_what_is_allowed(tmp_path, old, new, says, hint):
@@ -440,14 +440,14 @@ def test_a_profile_that_cannot_be_read_is_named(tmp_path):
         load_profile(tmp_path)
     path = tmp_path / "latin.toml"
     path.write_bytes(b'name = "\xff"')
-    with pytest.raises(UsageError, match="is no TOML file"):
+    with pytest.raises(UsageError, match="is not valid TOML"):
         load_profile(path)
 
 
 def test_a_profile_path_must_exist_and_hold_a_profile(tmp_path):
     with pytest.raises(UsageError, match="does not exist"):
         load_profiles([tmp_path / "nowhere"])
-    with pytest.raises(UsageError, match="holds no TOML file"):
+    with pytest.raises(UsageError, match="has no TOML file in it"):
         load_profiles([tmp_path])
 
 
@@ -490,3 +490,14 @@ def test_every_shipped_profile_says_where_its_facts_were_read(profile):
 
 def test_the_example_above_is_valid_toml():
     assert tomllib.loads(MINIMAL)["name"] == "mine"
+
+
+def test_the_files_of_profiles_are_parsed_once_and_again_when_they_change(tmp_path):
+    path = write(tmp_path, MINIMAL)
+    first = load_profiles([path])
+    again = load_profiles([path])
+    assert all(again.by_name[name] is profile for name, profile in first.by_name.items())
+    path.write_text(MINIMAL.replace('title = "Mine"', 'title = "Changed"'))
+    changed = load_profiles([path])
+    assert changed.by_name["mine"] is not first.by_name["mine"]
+    assert changed.fingerprint != first.fingerprint
