@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from step0_wandb.explanations.causes import Evidence, blind_spots, find_causes
 from step0_wandb.profiles.expression import as_number, model_name
@@ -16,11 +16,11 @@ from step0_wandb.verdicts.reference_gaps import published_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
 
     from step0_wandb.explanations.causes import Cause
     from step0_wandb.profiles import Profiles
-    from step0_wandb.records import Json, JudgedRun, RunFacts
+    from step0_wandb.records import Json, JudgedRun
+    from step0_wandb.store.store import Store
 
 _NOISE = re.compile(
     r"(?:^|[._-])(?:seeds?|ports?|addr(?:ess)?|ip|hosts?|hostname|uuid|timestamp|date|rank|pid|user|save|tags?|notes"
@@ -191,32 +191,8 @@ class Explanation:
         return self._sheet().html()
 
 
-class _Word(Protocol):
-    """What a person said: who, when (UTC), and why."""
-
-    @property
-    def who(self) -> str: ...
-    @property
-    def at(self) -> datetime: ...
-    @property
-    def why(self) -> str: ...
-
-
-class Library(Protocol):
-    """Where the configs and step-0 rows of runs are; a store is one."""
-
-    def configs(self, keys: Sequence[str]) -> Iterator[Mapping[str, Json]]:
-        """Yield the config of each run that is known, in the order of the keys."""
-
-    def facts(self, key: str) -> RunFacts | None:
-        """Return what is known of a run's step 0."""
-
-    def accepts(self) -> Mapping[str, _Word]:
-        """Return every accepted setup by its label."""
-
-
 def explain_judged(
-    run: JudgedRun, judged: Iterable[JudgedRun], library: Library, profiles: Profiles
+    run: JudgedRun, judged: Iterable[JudgedRun], store: Store, profiles: Profiles
 ) -> Explanation:
     """Explain one verdict by comparing the run with the newest healthy runs of its setup.
 
@@ -226,21 +202,21 @@ def explain_judged(
     ----------
     judged : iterable of JudgedRun
         All runs.
-    library : Library
-        Knows the runs' configs and step-0 rows.
+    store : Store
+        Has the runs' configs and step-0 rows.
     """
     peers = _peers(run, [other for other in judged if other.verdict == "healthy" and other.run != run.run])
-    config = next(iter(library.configs([run.run])), {})
-    configs = list(library.configs([peer.run for peer in peers]))
+    config = next(iter(store.configs([run.run])), {})
+    configs = list(store.configs([peer.run for peer in peers]))
     differs = differences(config, configs)
     profile = profiles.by_name.get(run.profile or "")
     evidence = Evidence(
         config,
         failed={check.check for check in run.checks if check.outcome in ("fail", "warn")},
         values={name: getattr(run, name) for name in ("ppo_kl", "clip_frac", "gap", "ratio")},
-        row=_row(library, run),
+        row=_row(store, run),
         peers=configs,
-        peer_rows=[_row(library, peer) for peer in peers],
+        peer_rows=[_row(store, peer) for peer in peers],
         differs=[item.key for item in differs],
         moved=bool(run.range and run.range.moved),
     )
@@ -252,17 +228,17 @@ def explain_judged(
         nearest=_nearest(config, peers, configs),
         published=tuple(known.beside(run.gap) for known in published_for(run.setup)),
         blind=tuple(blind_spots(profile, config)) if profile else (),
-        accepted=_accepted(library, run),
+        accepted=_accepted(store, run),
     )
 
 
-def _accepted(library: Library, run: JudgedRun) -> str:
-    word = library.accepts().get(run.setup or "")
+def _accepted(store: Store, run: JudgedRun) -> str:
+    word = store.accepts().get(run.setup or "")
     return f"by {word.who}, {when(word.at)}: {word.why}" if word else ""
 
 
-def _row(library: Library, run: JudgedRun) -> Mapping[str, float]:
-    facts = library.facts(run.run)
+def _row(store: Store, run: JudgedRun) -> Mapping[str, float]:
+    facts = store.facts(run.run)
     return facts.step0.row if facts else {}
 
 

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeAlias
 
-    from step0_wandb.explanations.explanation import Difference, Library
+    from step0_wandb.explanations.explanation import Difference
     from step0_wandb.records import Json, SetupRange
+    from step0_wandb.store.store import Store
     from step0_wandb.verdicts.judge import Judgement
 
     Config: TypeAlias = Mapping[str, Json]
@@ -26,7 +27,7 @@ NAMED = 2
 
 
 def with_what_changed(
-    setups: Sequence[SetupRange], result: Judgement, library: Library, *, packages: Compared
+    setups: Sequence[SetupRange], result: Judgement, store: Store, *, packages: Compared
 ) -> list[SetupRange]:
     """Return the setups, with what changed in the config told of those that moved.
 
@@ -36,16 +37,16 @@ def with_what_changed(
         Returns the installed packages that changed from some runs to others, given by their keys; asked
         where the config names nothing.
     """
-    return [_told(setup, result, library, packages) if setup.moved else setup for setup in setups]
+    return [_told(setup, result, store, packages) if setup.moved else setup for setup in setups]
 
 
-def _told(setup: SetupRange, result: Judgement, library: Library, packages: Compared) -> SetupRange:
+def _told(setup: SetupRange, result: Judgement, store: Store, packages: Compared) -> SetupRange:
     runs = result.runs
     own = runs[runs["setup"] == setup.setup].sort_values(["created_at", "run"])
     is_after = own["created_at"] >= setup.moved_since
     before = own.loc[~is_after, "run"].tolist()[-AT_MOST:]
     after = own.loc[is_after, "run"].tolist()[:AT_MOST]
-    changed = _changed(list(library.configs(after)), list(library.configs(before)))
+    changed = _changed(list(store.configs(after)), list(store.configs(before)))
     if changed:
         said = [
             f"{clean(item.key)} went from {one_line(item.healthy)} to {one_line(item.value)}"

@@ -497,7 +497,7 @@ def test_the_files_of_profiles_are_parsed_once_and_again_when_they_change(tmp_pa
     first = load_profiles([path])
     again = load_profiles([path])
     assert all(again.by_name[name] is profile for name, profile in first.by_name.items())
-    path.write_text(MINIMAL.replace('title = "Mine"', 'title = "Changed"'))
+    path.write_text(MINIMAL.replace('title = "My framework"', 'title = "Changed"'))
     changed = load_profiles([path])
     assert changed.by_name["mine"] is not first.by_name["mine"]
     assert changed.fingerprint != first.fingerprint
