@@ -28,9 +28,8 @@ VERDICTS: tuple[VerdictName, ...] = (
 )
 """In the order in which people want to see them."""
 
-CHECKS = ("ppo_kl", "clip_frac", "gap", "gap-zero")
-LATER_CHECKS = ("every-rollout", "first-update")
-"""What is asked of the rows after step 0, where somebody wants to know."""
+FLAGGED: tuple[VerdictName, ...] = ("broken", "suspect")
+"""The verdicts that need a person, the gravest first."""
 ALIVE = frozenset({"running", "pending", "preempting"})
 """The states in which a run may still log its step 0."""
 
@@ -264,7 +263,7 @@ class SetupRange:
     accepted : bool
         Whether a person accepted the setup's level.
     believed : bool
-        False where the centre lies above what the framework allows, and nobody accepted it.
+        False where the center lies above what the framework allows, and nobody accepted it.
     ppo_kl_noise : float or None
         The largest |ppo_kl| that is taken for noise, where the setup's healthy runs show some.
     last_run : datetime or None
@@ -313,7 +312,7 @@ class JudgedRun:
     range : SetupRange or None
         The range that the run was judged by, its own value left out.
     ratio : float or None
-        Gap divided by the centre of that range.
+        Gap divided by the center of that range.
     p_value : float or None
         Two-sided probability of a gap at least that far out, were the run healthy.
     """

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from step0_wandb.app.sync import Job
+    from step0_wandb.checks.answered import Answer
     from step0_wandb.explanations.explanation import Explanation
     from step0_wandb.records import JudgedRun, Problem, RunFacts, RunRecord
     from step0_wandb.settings.load import Loaded
     from step0_wandb.sources.console.scan import Readable
-    from step0_wandb.step0.rollouts import Later
     from step0_wandb.store import Label
 
 
@@ -44,14 +44,14 @@ class OneRun:
 
     Attributes
     ----------
-    later : tuple of Later
+    later : tuple of Answer
         What it logged after step 0, judged; empty where nobody asked.
     """
 
     record: RunRecord
     facts: RunFacts
     problems: tuple[Problem, ...] = ()
-    later: tuple[Later, ...] = ()
+    later: tuple[Answer, ...] = ()
 
 
 def read_one(text: str, job: Job, *, every_rollout: bool = False) -> OneRun:
@@ -176,7 +176,7 @@ def judge_one(
     basis: Basis | None = None,
     *,
     facts: RunFacts | None = None,
-    later: Sequence[Later] = (),
+    later: Sequence[Answer] = (),
 ) -> JudgedRun:
     """Judge one run by the store's ranges, or by another basis; without any by what the run itself says.
 
@@ -184,7 +184,7 @@ def judge_one(
     ----------
     facts : RunFacts, optional
         What is made of the run; None makes it anew.
-    later : sequence of Later
+    later : sequence of Answer
         Further checks, answered already.
     """
     import pandas as pd

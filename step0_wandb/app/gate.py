@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from step0_wandb.app.run_selector import Newest
     from step0_wandb.app.sync import Job
+    from step0_wandb.checks.answered import Answer
     from step0_wandb.records import JudgedRun, RunRecord
     from step0_wandb.sources.server.rollouts import RolloutRows
-    from step0_wandb.step0.rollouts import Later
     from step0_wandb.wandb_api.address import Address
     from step0_wandb.wandb_api.context import Context
     from step0_wandb.wandb_api.control import RunControl
@@ -269,7 +269,7 @@ class Gate:
             self._patience.told(_EARLIER.format(key))
         return over
 
-    def _later(self, found: _Found, rollouts: int) -> tuple[Later, ...]:
+    def _later(self, found: _Found, rollouts: int) -> tuple[Answer, ...]:
         """Wait for the first step of some rollouts, or the end of the run, and judge them."""
         finder = RolloutFinder(self._finder.profiles, until=rollouts)
         record, address = found.record, found.address

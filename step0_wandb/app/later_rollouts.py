@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from step0_wandb.checks.answered import Answer
     from step0_wandb.records import Json, RunRecord
-    from step0_wandb.step0.rollouts import Later, RolloutFinder
+    from step0_wandb.step0.rollouts import RolloutFinder
     from step0_wandb.store import Store
     from step0_wandb.wandb_api.context import Context
 
@@ -120,7 +121,7 @@ def _paths(store: Store) -> dict[str, str]:
     return {mark.run: mark.path for mark in marks if mark.run}
 
 
-def _columns(later: Iterable[Later]) -> dict[str, Json]:
+def _columns(later: Iterable[Answer]) -> dict[str, Json]:
     """Return the answers that say something, as columns; NaN, which equals nothing, stands in the sentence."""
     said = [answer for answer in later if answer.outcome != "skipped"]
     columns = {name: value for answer in said for name, value in answer.columns().items()}

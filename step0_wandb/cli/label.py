@@ -57,7 +57,7 @@ def label(
             output.tell(f"would label {key}: {word.value if word else 'cleared'}")
         elif word and why:
             store.label(Label(key, word.value, why, getpass.getuser(), session.clock()))
-            output.tell(f"{key} is labelled {word.value}; the next sync judges by it")
+            output.tell(f"{key} is labeled {word.value}; the next sync judges by it")
         elif not store.retract(Retraction("label", key, session.clock())):
             output.tell(f"{key} had no label from the shell; a tag is taken off in W&B")
         else:

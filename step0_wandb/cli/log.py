@@ -86,7 +86,7 @@ class _Stderr(logging.Handler):
 
 
 def _print(record: logging.LogRecord, message: str, hint: str) -> None:
-    """Print on a terminal; rich is imported only where there is something to colour."""
+    """Print on a terminal; rich is imported only where there is something to color."""
     if record.levelno < logging.ERROR:
         _write(message)
         return

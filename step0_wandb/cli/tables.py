@@ -78,7 +78,7 @@ def table_of(*columns: str | tuple[str, str]) -> Table:
 
 
 def verdict(run: JudgedRun) -> Text:
-    """Return a run's verdict as a coloured word, with the mark of a label."""
+    """Return a run's verdict as a colored word, with the mark of a label."""
     from rich.text import Text
 
     text = Text(run.verdict, style=STYLES[run.verdict])
@@ -137,7 +137,7 @@ RUNS: Final[tuple[Column[JudgedRun], ...]] = (
     Column("run", lambda run: _cut(run.name or run_id(run)), since=ROOMY),
     Column("id", lambda run: _cut(run_id(run)), since=ROOMY),
     Column("gap", lambda run: number(run.gap), right=True),
-    Column("x centre", lambda run: ratio(run.ratio), right=True),
+    Column("x center", lambda run: ratio(run.ratio), right=True),
     Column("ppo_kl", lambda run: number(run.ppo_kl), right=True),
     Column("clip_frac", lambda run: number(run.clip_frac), right=True, since=WIDE),
     Column("setup", lambda run: _cut(run.setup or MISSING), since=ROOMY),
@@ -148,7 +148,7 @@ RUNS: Final[tuple[Column[JudgedRun], ...]] = (
 SETUPS: Final[tuple[Column[SetupRange], ...]] = (
     Column("setup", lambda item: _whole(item.setup)),
     Column("n", lambda item: str(item.n), right=True),
-    Column("centre", lambda item: number(item.center), right=True),
+    Column("center", lambda item: number(item.center), right=True),
     Column(
         "range, seen",
         lambda item: _cut(span(item.low, item.high), span(item.seen_low, item.seen_high)),

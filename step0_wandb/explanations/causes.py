@@ -55,7 +55,7 @@ class Evidence:
     config : mapping
         The run's config.
     failed : collection of str
-        The checks that fail or warn, see `records.CHECKS`.
+        The checks that fail or warn, see `checks.registry`.
     values : mapping of str to float
         ``ppo_kl``, ``clip_frac``, ``gap`` and ``ratio``, as far as they are known.
     row : mapping of str to float
@@ -158,8 +158,8 @@ def _about(evidence: Evidence, beside: Mapping[str, Iterable[str]]) -> dict[str,
     for name, metrics in beside.items():
         found = next((metric for metric in metrics if metric in evidence.row), None)
         others = [row[found] for row in evidence.peer_rows if found in row] if found else []
-        centre = median(others) if others else 0.0
-        known[f"run.{name}"] = evidence.row[found] / centre if found and centre else None
+        center = median(others) if others else 0.0
+        known[f"run.{name}"] = evidence.row[found] / center if found and center else None
     return known
 
 

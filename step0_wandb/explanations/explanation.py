@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from step0_wandb.explanations.causes import Evidence, blind_spots, find_causes
 from step0_wandb.profiles.expression import as_number, model_name
+from step0_wandb.records import FLAGGED
 from step0_wandb.text.formatting import clean, count, key_text, number, when
 from step0_wandb.text.summary import Line, Sheet
 from step0_wandb.verdicts.reference_gaps import published_for
@@ -31,7 +32,6 @@ _NOISE = re.compile(
 )
 """Keys that differ by nature from run to run and never explain a gap."""
 _LONGEST_VALUE = 200
-FLAGGED = ("broken", "suspect")
 """Verdicts that ask for a cause."""
 SHOWN = 15
 """Differences that are shown unless all are asked for."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from step0_wandb.errors import SourceError, Step0Error
-from step0_wandb.explanations.explanation import FLAGGED
+from step0_wandb.records import FLAGGED
 from step0_wandb.sources.offline.runfile import was_written_to
 from step0_wandb.text.formatting import key_text
 from step0_wandb.text.requirements import FILE, changes, read_requirements

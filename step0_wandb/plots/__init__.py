@@ -1,6 +1,6 @@
 """Charts for notebooks and print: every function takes ``ax=None`` and returns matplotlib Axes.
 
-Verdicts differ by shape as well as by colour, so that the charts read without colour, too.
+Verdicts differ by shape as well as by color, so that the charts read without color, too.
 """
 
 from step0_wandb.plots.fit import plot_fit

@@ -32,7 +32,7 @@ class Look:
     """How runs of one verdict are drawn: `size` in square points, `glyph` in front of a name."""
 
     marker: str
-    colour: str
+    color: str
     size: float
     glyph: str = ""
     hollow: bool = False
@@ -90,8 +90,8 @@ def scatter(ax: Axes, runs: Sequence[Run], x: Sequence[float], y: Sequence[float
                 [y[place] for place in chosen],
                 s=look.size,
                 marker=look.marker,
-                facecolors="white" if look.hollow else look.colour,
-                edgecolors=look.colour if look.hollow else "white",
+                facecolors="white" if look.hollow else look.color,
+                edgecolors=look.color if look.hollow else "white",
                 linewidths=1.4 if look.hollow else 0.6,
                 zorder=above,
                 clip_on=False,

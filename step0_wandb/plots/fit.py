@@ -45,7 +45,7 @@ def plot_fit(
 ) -> Axes:
     """Compare the healthy runs with the fitted distribution in a QQ plot.
 
-    Each member of a setup's range is judged by the other members: its residual, ``ln(gap)`` minus their centre
+    Each member of a setup's range is judged by the other members: its residual, ``ln(gap)`` minus their center
     in units of its own standard error, has a probability under the fitted distribution (Student's t
     with the degrees of freedom of its own range, and the fleet's tails). The plot shows these
     probabilities as standard normal scores, so that setups of different size can stand on one line.
@@ -98,7 +98,7 @@ def plot_fit(
     look = drawing.LOOKS["healthy"]
     ax.fill_between(expected, low, high, color=drawing.BAND, lw=0)
     ax.plot(expected, expected, color=drawing.CENTRE, ls="--", lw=1.2)
-    ax.scatter(expected, observed.score, s=look.size, color=look.colour, alpha=0.6, lw=0, zorder=3)
+    ax.scatter(expected, observed.score, s=look.size, color=look.color, alpha=0.6, lw=0, zorder=3)
     where = count(observed.setups, "setup") if setup is None else plain(setup, 50)
     ax.set_title(f"{count(n, 'healthy run')} of {where}", loc="left", size=10)
     ax.set_xlabel("expected residual (standard normal score)")

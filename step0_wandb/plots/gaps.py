@@ -105,5 +105,5 @@ def _list_flagged(ax: Axes, flagged: Sequence[Run], row: int) -> None:
             transform=ax.get_yaxis_transform(),
             va="center",
             size=drawing.SMALL_PT,
-            color=drawing.LOOKS[standing].colour,
+            color=drawing.LOOKS[standing].color,
         )

@@ -91,7 +91,7 @@ class Profile(schema.Table):
     def setup_label(self, config: Mapping[str, Json], gap_metric: str | None) -> str:
         """Return the readable label of the setup that a run belongs to.
 
-        The key that is labelled ``model`` stands alone behind the profile's name.
+        The key that is labeled ``model`` stands alone behind the profile's name.
         """
         scope = self.scope(config)
         heads, rest = [self.name], []

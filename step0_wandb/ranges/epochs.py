@@ -100,7 +100,7 @@ def cut_epochs(timeline: Timeline, spread: Spread, ln_ratio: float) -> Epochs:
     spread : Spread
         By gap metric; its alpha says how far out a run must lie.
     ln_ratio : float
-        Logarithm of the ratio to the centre from which a run counts as broken.
+        Logarithm of the ratio to the center from which a run counts as broken.
     """
     walk = _Walk.begin(timeline, spread, ln_ratio)
     active = np.arange(timeline.starts.size)
@@ -296,12 +296,12 @@ class _Walk:
     def _begin_epoch(self, setup: Ints, trio: Ints) -> None:
         """Let three runs that agree be a level of their own."""
         runs = _moments_of_rows(self.line.y[trio])
-        move, labelled = runs.mean - self.force.mean[setup], self.line.healthy[trio].any(axis=1)
+        move, labeled = runs.mean - self.force.mean[setup], self.line.healthy[trio].any(axis=1)
         vouched, small = self.vouched[setup], self.force.n[setup]
         outvoted = (move <= ROUNDING - self.ln_ratio) & (small <= OUTVOTED)
         new = vouched | ((small >= FOUNDERS) & ~outvoted)
         upward = new & (move > 0)
-        accepted = labelled | self.line.accepted[trio[:, 0]]
+        accepted = labeled | self.line.accepted[trio[:, 0]]
         adopted = ~upward | accepted
         self.last[setup] += new
         number = np.where(new, self.last[setup], self.force.number[setup])
@@ -317,7 +317,7 @@ class _Walk:
         self.force.set(goes, _moments(self.waiting, goes), number[adopted])
         self.waiting.n[goes] = 0
         # Who accepted a level accepted every lower one that follows.
-        self.vouched[goes] = (labelled | np.where(upward, accepted, vouched))[adopted]
+        self.vouched[goes] = (labeled | np.where(upward, accepted, vouched))[adopted]
 
     def epochs(self) -> Epochs:
         """Return what was found."""

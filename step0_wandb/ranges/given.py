@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from step0_wandb.ranges.model import Model
 
 SAME: Final = 1e-9
-"""Relative difference up to which two centres are the same."""
+"""Relative difference up to which two centers are the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from step0_wandb.checks.exact import texts
+from step0_wandb.checks.columns import texts
 from step0_wandb.errors import UsageError
 
 if TYPE_CHECKING:

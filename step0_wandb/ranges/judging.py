@@ -78,7 +78,7 @@ def judged_by(
         ``n, center, low, high, seen_low, seen_high, sigma, df, basis``
             As in `fit_ranges`, of the runs it is compared with; 0 and NaN where there is no range.
         ``ratio``
-            Gap divided by the centre.
+            Gap divided by the center.
         ``p_value``
             Two-sided probability of a gap at least that far out, were the run healthy. It is below
             alpha where the gap lies outside.
@@ -94,7 +94,7 @@ def judged_by(
         ``ppo_kl_noise``
             As in `fit_ranges`, learned from the runs it is compared with.
         ``moved, moved_ratio, moved_since, moved_n``
-            Whether the run belongs to a move upwards that nobody accepted: ratio of its centre to
+            Whether the run belongs to a move upwards that nobody accepted: ratio of its center to
             the one before, time of its first run, number of its members.
 
     Raises

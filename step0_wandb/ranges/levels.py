@@ -64,7 +64,7 @@ def cut_levels(history: History, spread: Spread, ln_ratio: float) -> Levels:
     spread : Spread
         One entry a gap metric; its alpha says how far out the runs of a new epoch lie.
     ln_ratio : float
-        Logarithm of the ratio to the centre from which a run counts as broken.
+        Logarithm of the ratio to the center from which a run counts as broken.
     """
     setups = history.setups.names.size
     row = _in_time_order(history)

@@ -88,7 +88,7 @@ def _model(history: History, levels: Levels, fleet: Fleet) -> Model:
     seen[of] = gap[
         np.column_stack([start, np.minimum(start + 1, end - 1), np.maximum(end - 2, start), end - 1])
     ]
-    labelled = rows.cells.total(rows.healthy) > 0
+    labeled = rows.cells.total(rows.healthy) > 0
     split = np.zeros(count, dtype=bool)
-    split[of] = (fleet.whole.n == 1) & (rows.cells.counts > 1) & ~labelled
+    split[of] = (fleet.whole.n == 1) & (rows.cells.counts > 1) & ~labeled
     return Model(history, levels, fleet, member, whole, seen, split)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from scipy import special
 
-from step0_wandb.checks.exact import DEFAULT_BROKEN_FROM, DEFAULT_LIMIT
+from step0_wandb.checks.exact import PPO_KL
 
 if TYPE_CHECKING:
     from step0_wandb.ranges.cells import Bools, Floats, Ints
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 AT_LEAST: Final = 3
 """Runs to learn from."""
-LOWEST: Final = DEFAULT_LIMIT["ppo_kl"]
-HIGHEST: Final = DEFAULT_BROKEN_FROM["ppo_kl"]
+LOWEST: Final = PPO_KL.limit
+HIGHEST: Final = PPO_KL.broken_from
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class Prior:
     variance : float
         s0^2, of ln(gap).
     repeats_below : float
-        Members whose variance lies below this are repeats of one launch; they say where the centre
+        Members whose variance lies below this are repeats of one launch; they say where the center
         is and nothing about the spread.
     """
 

@@ -59,7 +59,7 @@ def lowest_window(rows: Rows) -> Bools:
     """Return the members to start from.
 
     They are the runs in the lowest window of width ln 1.4 that holds a third of the cell's runs (and
-    no fewer than were labelled healthy) or a run labelled healthy, and all that were labelled. Where
+    no fewer than were labeled healthy) or a run labeled healthy, and all that were labeled. Where
     no window holds as many, the lowest run starts alone.
     """
     y, cells = rows.y, rows.cells
@@ -67,9 +67,9 @@ def lowest_window(rows: Rows) -> Bools:
     index = np.arange(y.size)
     end = cells.spread_ints(cells.starts + cells.counts)
     enough = _within_window(y, index + cells.spread_ints(needed) - 1, end)
-    labelled = np.where(rows.healthy, index, y.size)
-    next_labelled = np.minimum.accumulate(labelled[::-1])[::-1]
-    enough |= _within_window(y, next_labelled, end)
+    labeled = np.where(rows.healthy, index, y.size)
+    next_labeled = np.minimum.accumulate(labeled[::-1])[::-1]
+    enough |= _within_window(y, next_labeled, end)
     first = cells.smallest(np.where(enough, index, np.inf))
     first = np.where(np.isfinite(first), first, cells.starts).astype(np.int64)
     distance = y - cells.spread(y[first])

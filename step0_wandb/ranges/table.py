@@ -29,7 +29,7 @@ def fit_ranges(
 
     The range is a prediction interval for ln(gap). Its variance is moderated across the setups of
     one gap metric (Smyth 2004, doi:10.2202/1544-6115.1027), so that a setup with one run has a
-    usable range already; unlabelled broken runs are screened out first.
+    usable range already; unlabeled broken runs are screened out first.
 
     Parameters
     ----------
@@ -38,13 +38,13 @@ def fit_ranges(
         ("healthy": always a member; "broken", "exclude": never), `created_at` (UTC; without it
         there are no epochs), `gap_metric`, `profile`, `ceiling`, `gap_rule` ("range"; "zero" for true
         on-policy setups; "vacuous" and "skipped" gaps enter no range), `fit` (False: never a member),
-        `exact_failed` (True: only a member if labelled healthy), `accepted_at` (UTC; when a person
+        `exact_failed` (True: only a member if labeled healthy), `accepted_at` (UTC; when a person
         accepted the setup's level), `ppo_kl` and `ppo_kl_rule` ("learned": a trainer that cannot reach
         0). The order of the rows does not matter.
     alpha : float
         Share of healthy runs that may fall outside, 0 < alpha < 1.
     broken_ratio : float
-        From this ratio to the centre on, a gap above the range is a broken run's, which no epoch
+        From this ratio to the center on, a gap above the range is a broken run's, which no epoch
         may begin with.
 
     Returns
@@ -63,22 +63,22 @@ def fit_ranges(
         ``basis``
             What the range rests on: "own" (6 members or more), "pooled" (the spread leans on the
             other setups), "split" (one run is left of several a factor apart: the lower one), "exact"
-            (true on-policy: centre = low = high = 0), "ceiling" or "none" (no member, with and
+            (true on-policy: center = low = high = 0), "ceiling" or "none" (no member, with and
             without a ceiling of the profile).
         ``alpha, gap_metric, profile, ceiling``
             As asked for and as found in `runs`.
         ``accepted``
-            A person accepted the level of this epoch, or a higher one before it, or labelled one of
+            A person accepted the level of this epoch, or a higher one before it, or labeled one of
             its runs healthy.
         ``believed``
-            False where the centre lies above the ceiling and nobody accepted it.
+            False where the center lies above the ceiling and nobody accepted it.
         ``ppo_kl_noise``
             The largest |ppo_kl| that is taken for noise, learned from three healthy runs or more; NaN
             where there is nothing to learn.
         ``epoch``
             Number of the epoch, from 0.
         ``moved, moved_since, moved_n``
-            A move upwards that waits for a person: ratio of the new centre to this one, time of its
+            A move upwards that waits for a person: ratio of the new center to this one, time of its
             first run, number of its members. NaN, NaT and 0 where there is none, or where three runs
             at the accepted level followed.
         ``improved, improved_since``

@@ -88,7 +88,7 @@ class RangesSettings(_Table):
     broken_ratio: float = Field(
         default=2.0,
         gt=1,
-        description="A gap above its range is broken from this many times the centre, suspect below.",
+        description="A gap above its range is broken from this many times the center, suspect below.",
     )
 
 

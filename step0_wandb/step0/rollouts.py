@@ -12,8 +12,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from step0_wandb.checks.exact import Level
-from step0_wandb.records import LATER_CHECKS, HistoryRow
+from step0_wandb.checks.answered import Answer
+from step0_wandb.checks.outcomes import Level
+from step0_wandb.records import HistoryRow
 from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.text.formatting import count, number, ratio
 
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from step0_wandb.profiles import Profile
-    from step0_wandb.records import Json, OutcomeName, Rule, RunFacts, RunRecord
+    from step0_wandb.records import Json, Rule, RunFacts, RunRecord
 
-EVERY_ROLLOUT, FIRST_UPDATE = LATER_CHECKS
+EVERY_ROLLOUT, FIRST_UPDATE = "every-rollout", "first-update"
 JUMP = 3.0
 """A gap after the first update of so many times step 0's is told. Healthy gaps stayed within 1.5 times
 (TRL issue 5312, Miles PR 3098); with stale weights 20 times was seen."""
@@ -109,37 +110,9 @@ class RolloutFinder(Step0Finder):
         return tuple(Opening(int(step // steps), step, merged[step]) for step in sorted(merged))
 
 
-@dataclass(frozen=True, slots=True)
-class Later:
-    """A check of rows after step 0, answered.
-
-    Attributes
-    ----------
-    value, limit : float or None
-        The gravest value, and the largest that passes.
-    says : str
-        A sentence for people.
-    """
-
-    check: str
-    outcome: OutcomeName
-    level: Level
-    says: str
-    value: float | None = None
-    limit: float | None = None
-
-    def columns(self) -> dict[str, float | str | None]:
-        """Return the answer as columns of a frame of runs, which `verdicts.weigh` takes."""
-        return {
-            self.check: self.value,
-            f"{self.check}_limit": self.limit,
-            f"{self.check}_outcome": self.outcome,
-            f"{self.check}_level": int(self.level),
-            f"{self.check}_why": self.says,
-        }
-
-
-def judge_later(finder: RolloutFinder, record: RunRecord, facts: RunFacts | None = None) -> tuple[Later, ...]:
+def judge_later(
+    finder: RolloutFinder, record: RunRecord, facts: RunFacts | None = None
+) -> tuple[Answer, ...]:
     """Judge what a run has logged after its step 0; nothing where it has none.
 
     Parameters
@@ -154,8 +127,8 @@ def judge_later(finder: RolloutFinder, record: RunRecord, facts: RunFacts | None
         return ()
     openings = finder.openings(record)
     if not openings:
-        says = "the config does not say how many optimizer steps a rollout has"
-        return tuple(Later(check, "skipped", Level.FINE, says) for check in LATER_CHECKS)
+        message = "the config does not say how many optimizer steps a rollout has"
+        return tuple(Answer(check, "skipped", Level.FINE, message) for check in (EVERY_ROLLOUT, FIRST_UPDATE))
     profile = finder.profiles.by_name[facts.step0.profile]
     exact = (
         _exact("ppo_kl", facts.plan.ppo_kl, _values(openings, profile.metrics.ppo_kl_of)),
@@ -173,7 +146,7 @@ def _values(
     return {rollout: value for rollout, value in found if value is not None}
 
 
-def _exact(check: str, rule: Rule, values: Mapping[int, float]) -> Later:
+def _exact(check: str, rule: Rule, values: Mapping[int, float]) -> Answer:
     """Judge ``ppo_kl`` or ``clip_frac`` at every opening after step 0."""
     first, *later = values or (0,)
     if rule.limit is None or rule.kind not in ("exact", "learned"):
@@ -184,12 +157,12 @@ def _exact(check: str, rule: Rule, values: Mapping[int, float]) -> Later:
     if first in over:
         return _skipped(EVERY_ROLLOUT, f"{check} fails at step 0 already")
     if not over:
-        says = f"{check} stays within {number(rule.limit)} at the first step of each rollout, up to rollout {later[-1]}"
-        return Later(EVERY_ROLLOUT, "pass", Level.FINE, says, max(map(abs, values.values())), rule.limit)
+        message = f"{check} stays within {number(rule.limit)} at the first step of each rollout, up to rollout {later[-1]}"
+        return Answer(EVERY_ROLLOUT, "pass", Level.FINE, message, max(map(abs, values.values())), rule.limit)
     value = values[over[0]]
     is_broken = rule.above == "broken" or not abs(value) < rule.broken_from
     level = Level.BROKEN if is_broken else Level.SUSPECT
-    return Later(EVERY_ROLLOUT, "fail", level, _lost(check, rule.limit, values, over), value, rule.limit)
+    return Answer(EVERY_ROLLOUT, "fail", level, _lost(check, rule.limit, values, over), value, rule.limit)
 
 
 def _lost(check: str, limit: float, values: Mapping[int, float], over: Sequence[int]) -> str:
@@ -246,7 +219,7 @@ class _Update:
             synchronous=rollouts is not None and rollouts.synchronous.holds(scope),
         )
 
-    def judged(self) -> Later:
+    def judged(self) -> Answer:
         """Return whether the engine seems to have got the new weights."""
         before, after = self.before, self.after
         if self.why_not:
@@ -254,33 +227,35 @@ class _Update:
         if before is None or after is None:
             return _skipped(FIRST_UPDATE, "no gap after the first update is logged")
         if not math.isfinite(after):
-            return Later(FIRST_UPDATE, "fail", Level.BROKEN, f"gap is {after} after the first update", after)
+            return Answer(FIRST_UPDATE, "fail", Level.BROKEN, f"gap is {after} after the first update", after)
         return self._zero(before, after) if self.must_be_zero else self._jump(before, after)
 
-    def _jump(self, before: float, after: float) -> Later:
+    def _jump(self, before: float, after: float) -> Answer:
         if not before > 0:
             return _skipped(FIRST_UPDATE, "the gap of step 0 is no measure for the next one")
         times, limit = after / before, JUMP * before
-        says = f"gap {number(after)} after the first update is {ratio(times)} times step 0's {number(before)}"
+        message = (
+            f"gap {number(after)} after the first update is {ratio(times)} times step 0's {number(before)}"
+        )
         if times < JUMP:
-            return Later(FIRST_UPDATE, "pass", Level.FINE, says, after, limit)
+            return Answer(FIRST_UPDATE, "pass", Level.FINE, message, after, limit)
         level = Level.BROKEN if self.synchronous else Level.SUSPECT
-        says += f": {_STALE}" + ("" if self.synchronous else " (unless training is asynchronous here)")
-        return Later(FIRST_UPDATE, "fail", level, says, after, limit)
+        message += f": {_STALE}" + ("" if self.synchronous else " (unless training is asynchronous here)")
+        return Answer(FIRST_UPDATE, "fail", level, message, after, limit)
 
-    def _zero(self, before: float, after: float) -> Later:
+    def _zero(self, before: float, after: float) -> Answer:
         if before != 0:
             return _skipped(FIRST_UPDATE, "the gap fails at step 0 already")
         if after == 0:
-            return Later(FIRST_UPDATE, "pass", Level.FINE, "gap is 0 after the first update too", 0.0, 0.0)
-        says = (
+            return Answer(FIRST_UPDATE, "pass", Level.FINE, "gap is 0 after the first update too", 0.0, 0.0)
+        message = (
             f"gap is {number(after)} after the first update, where true-on-policy mode makes it 0: {_STALE}"
         )
-        return Later(FIRST_UPDATE, "fail", Level.BROKEN, says, after, 0.0)
+        return Answer(FIRST_UPDATE, "fail", Level.BROKEN, message, after, 0.0)
 
 
-def _skipped(check: str, why: str) -> Later:
-    return Later(check, "skipped", Level.FINE, why)
+def _skipped(check: str, why: str) -> Answer:
+    return Answer(check, "skipped", Level.FINE, why)
 
 
 def _steps(profile: Profile, config: Mapping[str, Json]) -> int | None:

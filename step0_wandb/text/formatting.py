@@ -105,7 +105,7 @@ def number(value: float | None) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """Return how many times a centre a gap is; finer close to 1, where the digits decide.
+    """Return how many times a center a gap is; finer close to 1, where the digits decide.
 
     Examples
     --------

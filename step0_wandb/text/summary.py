@@ -48,7 +48,7 @@ class Sheet:
         return "\n".join([clean(self.headline), *(_wrapped(line) for line in self.lines)])
 
     def html(self) -> str:
-        """Return HTML that loads nothing and takes the colours of its page."""
+        """Return HTML that loads nothing and takes the colors of its page."""
         headline = html.escape(clean(self.headline))
         if url := web_url(self.url):
             headline = f'<a href="{html.escape(url)}">{headline}</a>'

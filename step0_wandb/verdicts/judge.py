@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pandas as pd
 
-from step0_wandb.checks import exact
-from step0_wandb.checks.exact import FAIL, PASS, SKIPPED, VACUOUS, WARN, Level, Outcomes, Why
+from step0_wandb.checks.base import Reference
+from step0_wandb.checks.columns import texts
+from step0_wandb.checks.exact import exact_failed
+from step0_wandb.checks.gap import OWN_RANGES
+from step0_wandb.checks.outcomes import OUTCOMES, PASS, Level, Why
+from step0_wandb.checks.registry import BY_NAME, CHECKS
 from step0_wandb.ranges.judging import judged_in
 from step0_wandb.ranges.model import fit_model
 from step0_wandb.ranges.table import check_parameters, range_table
-from step0_wandb.records import CHECKS, LATER_CHECKS, CheckResult, JudgedRun, SetupRange
+from step0_wandb.records import CheckResult, JudgedRun, SetupRange
 from step0_wandb.verdicts import reasons
 
 if TYPE_CHECKING:
@@ -22,13 +26,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from step0_wandb.checks.outcomes import Outcomes
     from step0_wandb.ranges.model import Model
     from step0_wandb.records import VerdictName
-
-CEILINGS_TO_BROKEN = 10.0
-"""A gap of this many ceilings is broken where no range can say so."""
-OWN_RANGES = ("own", "pooled", "split", "exact")
-"""The bases of a range that a healthy run lies in."""
 
 
 class _Nothing:
@@ -56,7 +56,7 @@ class Judgement:
     ranges : DataFrame, one row a setup
         As given, or as the runs give them.
     outcomes : mapping of str to Outcomes
-        By check, in the order of `records.CHECKS`, then `records.LATER_CHECKS` where they were asked for.
+        By name of the check, in the order of `checks.registry`.
     verdict : ndarray of str, shape (n_runs,)
         With labels respected.
     """
@@ -85,7 +85,7 @@ class Judgement:
         """Return the reasons of one verdict, the gravest first; `at` is a position."""
         facts = self._facts(at)
         said = [
-            (-int(result.level[at]), reasons.outcome(check, Why(result.why[at]), facts))
+            (-int(result.level[at]), BY_NAME[check].sentence(Why(result.why[at]), facts))
             for check, result in self.outcomes.items()
             if result.level[at]
         ]
@@ -98,10 +98,10 @@ class Judgement:
         return tuple(
             CheckResult(
                 check,
-                exact.OUTCOMES[result.outcome[at]],
-                self.value("gap" if check == "gap-zero" else check, at),
+                OUTCOMES[result.outcome[at]],
+                self.value(BY_NAME[check].metric, at),
                 None if np.isnan(result.limit[at]) else float(result.limit[at]),
-                reasons.outcome(check, Why(result.why[at]), facts),
+                BY_NAME[check].sentence(Why(result.why[at]), facts),
             )
             for check, result in self.outcomes.items()
             if result.why[at] != Why.NOT_ASKED
@@ -184,7 +184,7 @@ def judge(
     alpha : float
         Share of healthy runs that fall outside their range.
     broken_ratio : float
-        A gap above its range is broken from this many times the centre, below that it is suspect.
+        A gap above its range is broken from this many times the center, below that it is suspect.
 
     Returns
     -------
@@ -206,7 +206,7 @@ def judge(
     """
     result = weigh(runs, ranges, alpha=alpha, broken_ratio=broken_ratio)
     reason = np.full(len(runs), "", dtype=object)
-    told = np.flatnonzero((result.verdict != "healthy") | exact.texts(runs, "note").astype(bool))
+    told = np.flatnonzero((result.verdict != "healthy") | texts(runs, "note").astype(bool))
     part = result.take(told)
     reason[told] = ["; ".join(part.reasons(at)) for at in range(len(told))]
     return runs.assign(
@@ -226,19 +226,14 @@ def weigh(
     """Judge every run, and keep what each verdict rests on; `judge` shows the short form."""
     check_parameters(alpha, broken_ratio)
     if "exact_failed" not in runs:
-        runs = runs.assign(exact_failed=exact.exact_failed(runs))
+        runs = runs.assign(exact_failed=exact_failed(runs))
     model = fit_model(runs, broken_ratio)
     by = judged_in(model, ranges, alpha).set_axis(runs.index)
     if ranges is None:
         ranges = range_table(model, alpha)
-    outcomes = {
-        "ppo_kl": exact.exact(runs, "ppo_kl", by["ppo_kl_noise"].to_numpy()),
-        "clip_frac": exact.exact(runs, "clip_frac"),
-        "gap": _gap(runs, by, broken_ratio),
-        "gap-zero": _gap_zero(runs),
-    }
-    assert tuple(outcomes) == CHECKS  # noqa: S101 - the outputs rely on the order
-    outcomes |= {check: _answered(runs, check) for check in LATER_CHECKS if f"{check}_outcome" in runs}
+    reference = Reference(by, broken_ratio)
+    asked = {check.name: check.judge(runs, reference) for check in CHECKS}
+    outcomes = {name: result for name, result in asked.items() if result is not None}
     return Judgement(runs, model, by, ranges, outcomes, _verdicts(runs, by, outcomes), alpha)
 
 
@@ -301,88 +296,19 @@ def setup_range(setup: str, row: Mapping[str, Any], alpha: float) -> SetupRange:
     )
 
 
-def _gap(runs: pd.DataFrame, by: pd.DataFrame, broken_ratio: float) -> Outcomes:
-    """Judge the gap of every run by its range, or by the ceiling where there is none."""
-    gap = exact.numbers(runs, "gap")
-    kind = exact.texts(runs, "gap_rule", "range")
-    bad = exact.non_finite(runs, "gap")
-    logged = np.isfinite(gap)
-    ranged = logged & (kind == "range") & (gap != 0)
-    center, low, high = (by[name].to_numpy(dtype=float) for name in ("center", "low", "high"))
-    known = ranged & np.isfinite(center) & np.isin(by["basis"].to_numpy(dtype=object), OWN_RANGES)
-    believed = by["believed"].to_numpy(dtype=bool)
-    several = np.where(gap >= broken_ratio * center, Level.BROKEN, Level.SUSPECT).astype(np.int8)
-
-    result = Outcomes.blank(len(runs))
-    result.limit[known] = np.where(gap < low, low, high)[known]
-    result.set(logged & (kind == "vacuous"), VACUOUS, Why.BY_RULE)
-    result.set(logged & (kind == "skipped"), SKIPPED, Why.BY_RULE)
-    result.set(logged & (kind == "range") & (gap == 0), SKIPPED, Why.ZERO)
-    result.set(known, PASS, Why.IN_RANGE)
-    result.set(known & (gap > high), FAIL, Why.ABOVE_RANGE, level=several)
-    result.set(known & (gap < low), FAIL, Why.BELOW_RANGE, level=Level.SUSPECT)
-    moved = by["moved"].to_numpy(dtype=bool)
-    result.set(known & moved, FAIL, Why.MOVED, level=Level.SUSPECT)
-    _ceiling(result, runs, unknown=ranged & ~known, doubted=known & ~believed)
-    result.set(ranged & (gap < 0), FAIL, Why.NEGATIVE, level=Level.SUSPECT)
-    on_policy = logged & (kind == "zero")
-    result.limit[on_policy] = 0.0
-    result.set(on_policy, PASS, Why.NOTHING)
-    result.set(on_policy & (gap != 0), FAIL, Why.NOT_ZERO, level=Level.BROKEN)
-    result.set(bad, FAIL, Why.NON_FINITE, level=Level.BROKEN)
-    return result
-
-
-def _ceiling(
-    result: Outcomes, runs: pd.DataFrame, *, unknown: NDArray[np.bool_], doubted: NDArray[np.bool_]
-) -> None:
-    """Judge runs without a range, or in a setup that is not believed, by what the framework allows."""
-    gap = exact.numbers(runs, "gap")
-    ceiling = exact.numbers(runs, "ceiling")
-    result.limit[unknown] = ceiling[unknown]
-    result.set(unknown, SKIPPED, Why.NO_RANGE)
-    result.set(unknown & (gap > ceiling), WARN, Why.OVER_CEILING, level=Level.SUSPECT)
-    result.set(doubted, FAIL, Why.NOT_BELIEVED, level=Level.SUSPECT)
-    far = (unknown | doubted) & (gap >= CEILINGS_TO_BROKEN * ceiling)
-    result.set(far, FAIL, Why.OVER_CEILING, level=Level.BROKEN)
-
-
-def _gap_zero(runs: pd.DataFrame) -> Outcomes:
-    """Warn of a gap of exactly 0 that was not measured."""
-    gap = exact.numbers(runs, "gap")
-    ranged = np.isfinite(gap) & (exact.texts(runs, "gap_rule", "range") == "range")
-    result = Outcomes.blank(len(runs))
-    result.set(ranged, PASS, Why.NOTHING)
-    result.set(ranged & (gap == 0), WARN, Why.ZERO, level=Level.SUSPECT)
-    result.set(exact.non_finite(runs, "gap"), SKIPPED, Why.NOTHING)
-    return result
-
-
-def _answered(runs: pd.DataFrame, check: str) -> Outcomes:
-    """Return the outcomes of a check whose answers came with the runs, see `rollouts.Later.columns`."""
-    said = exact.texts(runs, f"{check}_outcome")
-    result = Outcomes.blank(len(runs))
-    result.set(said == "", SKIPPED, Why.NOT_ASKED)
-    for outcome, name in enumerate(exact.OUTCOMES):
-        result.set(said == name, outcome, Why.BY_RULE)
-    result.level[:] = np.nan_to_num(exact.numbers(runs, f"{check}_level"))
-    result.limit[:] = exact.numbers(runs, f"{check}_limit")
-    return result
-
-
 def _verdicts(runs: pd.DataFrame, by: pd.DataFrame, outcomes: dict[str, Outcomes]) -> NDArray[np.object_]:
     level = np.maximum.reduce([result.level for result in outcomes.values()])
     passed = {check: result.outcome == PASS for check, result in outcomes.items()}
     logged_gap = outcomes["gap"].why == Why.NO_RANGE
     verdict = np.full(len(runs), "unchecked", dtype=object)
     verdict[passed["ppo_kl"] | passed["clip_frac"] | logged_gap] = "no-range"
-    on_policy = exact.texts(runs, "gap_rule", "range") == "zero"
+    on_policy = texts(runs, "gap_rule", "range") == "zero"
     verdict[passed["gap"] & (on_policy | np.isin(by["basis"].to_numpy(dtype=object), OWN_RANGES))] = "healthy"
     verdict[level == Level.SUSPECT] = "suspect"
     verdict[level == Level.BROKEN] = "broken"
-    status = exact.texts(runs, "step0", "found")
+    status = texts(runs, "step0", "found")
     verdict[status != "found"] = status[status != "found"]
-    label = exact.texts(runs, "label")
+    label = texts(runs, "label")
     spoken = (label == "healthy") | (label == "broken")
     verdict[spoken] = label[spoken]
     return verdict

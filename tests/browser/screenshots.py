@@ -34,7 +34,7 @@ COLOURS = 255
 
 
 def picture(part: str, scheme: str) -> Path:
-    """Return where the picture of a part of the page in one colour scheme lies."""
+    """Return where the picture of a part of the page in one color scheme lies."""
     return PICTURES / f"{part}-{scheme}.png"
 
 

@@ -118,19 +118,19 @@ def letters(box):
 
 def contrast(page, selector):
     """Return WCAG's contrast ratio between a text and the nearest background behind it."""
-    colours = page.locator(selector).first.evaluate("""element => {
+    colors = page.locator(selector).first.evaluate("""element => {
         const text = getComputedStyle(element).color;
         let back = element;
         while (getComputedStyle(back).backgroundColor === 'rgba(0, 0, 0, 0)') back = back.parentElement;
         return [text, getComputedStyle(back).backgroundColor];
     }""")
-    one, other = sorted(luminance(colour) for colour in colours)
+    one, other = sorted(luminance(color) for color in colors)
     return (other + 0.05) / (one + 0.05)
 
 
-def luminance(colour):
-    """Relative luminance as WCAG 2.2 defines it, of a colour such as ``rgb(27, 31, 36)``."""
-    parts = [int(part) / 255 for part in colour.removeprefix("rgb(").removesuffix(")").split(",")]
+def luminance(color):
+    """Relative luminance as WCAG 2.2 defines it, of a color such as ``rgb(27, 31, 36)``."""
+    parts = [int(part) / 255 for part in color.removeprefix("rgb(").removesuffix(")").split(",")]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
@@ -188,7 +188,7 @@ def test_the_points_stand_inside_the_chart_and_in_the_range_where_they_belong(vi
         for circle in circles
         if band["y"] <= circle["y"] + circle["height"] / 2 <= band["y"] + band["height"]
     ]
-    assert len(inside) == 17  # the one that a person labelled healthy lies above
+    assert len(inside) == 17  # the one that a person labeled healthy lies above
     assert all(frame["x"] <= circle["x"] < frame["x"] + frame["width"] for circle in circles)
 
 
@@ -228,7 +228,7 @@ def test_5000_runs_are_all_there_and_only_the_first_are_unfolded(visit):
     page = visit("crowd")
     assert page.locator("table.runs tr[id]").count() == 5000
     assert page.locator("svg.chart a").count() == 5000
-    assert page.locator("section[aria-labelledby=h-broken] article:visible").count() == CARDS_OPEN
+    assert page.locator("section[aria-labeledby=h-broken] article:visible").count() == CARDS_OPEN
     assert page.evaluate("document.documentElement.scrollHeight") < 15_000
     page.locator("nav a", has_text="healthy").click()
     assert page.locator("#healthy").is_visible()

@@ -1,4 +1,4 @@
-"""In a terminal: what is shown fits it, in words and not in colours alone, and completes in a shell."""
+"""In a terminal: what is shown fits it, in words and not in colors alone, and completes in a shell."""
 
 import os
 import re
@@ -62,7 +62,7 @@ def test_a_narrow_table_of_runs_keeps_every_figure_and_says_id_and_setup_below_t
 def test_a_wide_terminal_shows_more_of_each_run(folder):
     heading = plain(shown(["runs"], folder, 160)).splitlines()[0]
     assert heading.split() == [
-        *("verdict", "run", "id", "gap", "x", "centre", "ppo_kl", "clip_frac", "setup", "user", "created")
+        *("verdict", "run", "id", "gap", "x", "center", "ppo_kl", "clip_frac", "setup", "user", "created")
     ]
 
 
@@ -93,7 +93,7 @@ def test_what_is_not_checked_is_told_below_the_runs(folder):
         assert "1 of 10 miles runs logs no gap" in " ".join(plain(text).split())
 
 
-def test_verdicts_have_a_colour_and_the_word(folder):
+def test_verdicts_have_a_color_and_the_word(folder):
     text = shown(["runs"], folder, 80)
     assert COLOUR.search(text)
     assert {"broken", "healthy"} <= set(plain(text).split())

@@ -462,7 +462,7 @@ def test_the_webhook_gets_the_same_alerts_as_a_channel_of_its_own(server, watch,
     assert {alert["channel"]: alert["sent"] for alert in result.alerts} == {"wandb": False, "webhook": True}
     (text,) = hook.texts
     assert text.startswith(
-        "*Broken at step 0: bad*\ngap 0.0461 is 3.0 times the centre 0.0152 of 8 healthy runs"
+        "*Broken at step 0: bad*\ngap 0.0461 is 3.0 times the center 0.0152 of 8 healthy runs"
     )
     assert "running: 64 GPUs, 6 h since its start = 384 GPU-h (at 03:12 UTC)" in text
     server.abilities = replace(server.abilities, alerts=True)
@@ -541,7 +541,7 @@ def test_a_dry_run_says_what_would_be_sent_and_sends_nothing(server, watch, hook
         ("wandb", "Broken at step 0: bad", False, None),
         ("webhook", "Broken at step 0: bad", False, None),
     ]
-    assert all("3.0 times the centre" in alert["text"] for alert in result.alerts)
+    assert all("3.0 times the center" in alert["text"] for alert in result.alerts)
     assert mutations(server) == hook.texts == []
     assert not watch.loaded.store.exists()
 

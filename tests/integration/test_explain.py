@@ -211,7 +211,7 @@ def test_where_no_cause_fits_and_nothing_differs_it_says_where_to_look(tmp_path)
     assert "no known cause" not in str(explained(tmp_path, "ok1"))
 
 
-def test_the_page_says_what_to_look_at_first_in_a_run_that_nobody_has_labelled(tmp_path):
+def test_the_page_says_what_to_look_at_first_in_a_run_that_nobody_has_labeled(tmp_path):
     for at in range(3):
         miles_run(tmp_path, f"ok{at}", 0.0150 + at * 1e-4)
     for name in ("odd", "seen"):

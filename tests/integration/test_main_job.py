@@ -65,9 +65,9 @@ def test_another_sampler_or_model_builds_its_own_setup_which_is_no_range_while_a
         (
             0.0461,
             "broken",
-            "gap 0.0461 is 3.0 times the centre 0.0152 of 17 healthy runs (range 0.0141 to 0.0165)",
+            "gap 0.0461 is 3.0 times the center 0.0152 of 17 healthy runs (range 0.0141 to 0.0165)",
         ),
-        (0.0180, "suspect", "gap 0.0180 is 1.18 times the centre 0.0152 of 17 healthy runs"),
+        (0.0180, "suspect", "gap 0.0180 is 1.18 times the center 0.0152 of 17 healthy runs"),
         (0.0152, "healthy", ""),
         (0.0110, "suspect", "below its range"),
         (math.nan, "broken", "gap is NaN"),
@@ -159,7 +159,7 @@ def test_a_label_on_one_run_of_a_doubted_setup_accepts_it(tmp_path):
         store.label(Label("team/project/a", "healthy", "measured by hand", "ada", NOW))
     result = sync(tmp_path)
     assert result.counts == {"healthy": 3}
-    assert "labelled healthy by ada: measured by hand" in judged(tmp_path)["a"].reasons
+    assert "labeled healthy by ada: measured by hand" in judged(tmp_path)["a"].reasons
 
 
 def test_an_excluded_run_keeps_its_verdict_and_leaves_the_range(tmp_path):

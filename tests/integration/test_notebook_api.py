@@ -233,7 +233,7 @@ def test_what_a_sync_did_reads_well_in_a_prompt_and_in_a_notebook(folder, tmp_pa
     result = s0.sync([folder, tmp_path], store=tmp_path / "s.db", html=tmp_path / "page.html")
     summary, *lines = str(result).splitlines()
     assert summary == "6 runs seen, 6 new; stored: 1 broken, 1 unchecked, 4 healthy"
-    assert lines[0].startswith("  broken  run-wrong: gap 0.0461 is 3.1 times the centre")
+    assert lines[0].startswith("  broken  run-wrong: gap 0.0461 is 3.1 times the center")
     assert any(line.startswith("  unseen  1 of 6 miles runs logs no gap") for line in lines)
     assert repr(result) == str(result)
     assert f"<strong>{summary}</strong>" in result._repr_html_()

@@ -223,7 +223,7 @@ def test_a_label_and_its_removal_are_seen_at_no_further_request(lab, tag):
     assert lab.store.readings == 30
 
 
-def test_a_new_name_of_a_labelled_run_is_seen(lab):
+def test_a_new_name_of_a_labeled_run_is_seen(lab):
     lab.add("r", tags=["step0-ok"])
     lab.sync()
     lab.server.run("lab", "rl", "r").display_name = "the reference"
@@ -246,7 +246,7 @@ def test_more_watched_and_pending_runs_than_one_filter_holds_are_all_seen(lab, m
     assert set(lab.store.gaps().values()) == {0.015}
 
 
-def test_more_labelled_runs_than_come_along_are_all_seen(lab):
+def test_more_labeled_runs_than_come_along_are_all_seen(lab):
     fill(lab, 620)
     lab.sync()
     for run in lab.server.project("lab", "rl").runs.values():

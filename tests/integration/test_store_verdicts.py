@@ -14,7 +14,7 @@ from tests.support.stored import LATER, NOW, SERVER, SETUP, facts, from_server, 
 
 CHECKS = (
     CheckResult("ppo_kl", "pass", 0.0, 1e-9, ""),
-    CheckResult("gap", "fail", 0.0461, 0.0165, "gap 0.0461 is 3.0 times the centre"),
+    CheckResult("gap", "fail", 0.0461, 0.0165, "gap 0.0461 is 3.0 times the center"),
     CheckResult("gap", "vacuous", math.nan, math.inf, "a second word on the same check"),
 )
 

@@ -173,7 +173,7 @@ def test_a_hostile_name_is_plain_text_and_leads_to_its_run_alone(told):
     blocks = read_back(told)["blocks"]
     [[link, reason, facts]] = next(block[1] for block in blocks if block[0] == "UnorderedList")
     assert link == {"text": HOSTILE, "url": f"{told.server.url}/lab/rl/runs/rl-bad"}
-    assert reason.startswith(": broken. gap 0.0461 is 3.0 times the centre 0.0151 of 6 healthy runs")
+    assert reason.startswith(": broken. gap 0.0461 is 3.0 times the center 0.0151 of 6 healthy runs")
     assert "running" in facts
     # In the stored description every text is a node of its own; markdown stands in one block alone.
     spec = json.loads(told.reports[0].spec)
@@ -601,7 +601,7 @@ def test_without_a_store_a_run_is_judged_by_what_the_last_sync_left(lab, server)
     run, said = check(lab, "late")
     assert said == "ranges: lab/rl, 14 min old, 9 runs"
     assert run.verdict == "broken"
-    assert "3.1 times the centre 0.0151 of 6 healthy runs" in run.reasons[0]
+    assert "3.1 times the center 0.0151 of 6 healthy runs" in run.reasons[0]
     assert check(lab, "fine")[0].verdict == "healthy"
     assert check(lab, "rl-long")[0].label == "exclude"
     assert not (lab.folder / "step0.db").exists()

@@ -1,6 +1,6 @@
 """Simulated fleets of runs, whose truth is known.
 
-The centre and the spread of every setup are drawn, so that the probability with which its next run
+The center and the spread of every setup are drawn, so that the probability with which its next run
 falls outside a range is a formula: no run has to be drawn to know it.
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MEDIAN_GAP, CENTRE_LOG_SD = 0.013, 0.3
-"""Centres of the setups: lognormal, most between 0.007 and 0.024, as frameworks report them."""
+"""Centers of the setups: lognormal, most between 0.007 and 0.024, as frameworks report them."""
 
 BROKEN = (2.0, 20.0)
 """Broken runs have their gap multiplied with a factor drawn evenly on a log scale from here."""
@@ -38,7 +38,7 @@ class Plan:
     noise_df : float
         Degrees of freedom of the noise, a t scaled to unit variance; infinite: normal.
     broken : float
-        Share of unlabelled broken runs in the history.
+        Share of unlabeled broken runs in the history.
     """
 
     sizes: Sequence[int] = ()

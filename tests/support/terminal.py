@@ -46,5 +46,5 @@ def _read(terminal: int) -> bytes:
 
 
 def plain(text: str) -> str:
-    """Return what stays on the terminal: without colours, and each line as it was written last."""
+    """Return what stays on the terminal: without colors, and each line as it was written last."""
     return "\n".join(line.rsplit("\r", 1)[-1] for line in CONTROL.sub("", text).split("\n"))

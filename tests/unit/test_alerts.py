@@ -37,7 +37,7 @@ from step0_wandb.wandb_api.faults import (
 from tests.support.judged import SETUP, judged
 
 HOSTILE = st.text(st.characters(), max_size=300) | st.text("<>|`*@[](){}&\x1b\u202e\n x", max_size=300)
-REASON = "gap 0.0461 is 3.0 times the centre 0.0152 of 17 healthy runs (range 0.0140 to 0.0165)"
+REASON = "gap 0.0461 is 3.0 times the center 0.0152 of 17 healthy runs (range 0.0140 to 0.0165)"
 BROKEN = judged(3, verdict="broken", gap=0.0461, reasons=(REASON,), state="running")
 STAKE = Stake(gpus=64, since=timedelta(hours=6), as_of=datetime(2026, 11, 30, 3, 12, tzinfo=UTC))
 

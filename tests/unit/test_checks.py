@@ -5,8 +5,8 @@ import math
 import pandas as pd
 import pytest
 
-from step0_wandb.checks import exact
-from step0_wandb.checks.exact import Level, Why
+from step0_wandb.checks.exact import EXACT_CHECKS, exact_failed
+from step0_wandb.checks.outcomes import OUTCOMES, Level, Why
 from step0_wandb.verdicts.judge import judge
 
 MEGATRON = {"rule": "exact", "limit": 1e-9, "above": "broken"}
@@ -18,6 +18,8 @@ VACUOUS = {"rule": "vacuous", "limit": 1e-9, "above": "broken"}
 VACUOUS_ALWAYS = {"rule": "vacuous", "limit": None}
 SKIPPED = {"rule": "skipped"}
 
+RULES = {check.name: check for check in EXACT_CHECKS}
+
 
 def frame(check, value, rule, **more):
     columns = {f"{check}_{name}": part for name, part in rule.items()}
@@ -25,8 +27,8 @@ def frame(check, value, rule, **more):
 
 
 def judged(check, value, rule, **more):
-    result = exact.exact(frame(check, value, rule, **more), check)
-    return exact.OUTCOMES[result.outcome[0]], Level(result.level[0]).name.lower()
+    result = RULES[check].outcomes(frame(check, value, rule, **more))
+    return OUTCOMES[result.outcome[0]], Level(result.level[0]).name.lower()
 
 
 @pytest.mark.parametrize(
@@ -83,11 +85,11 @@ def test_a_logged_nan_breaks_a_run_and_a_missing_value_does_not():
 
 def test_without_rules_the_strict_limit_is_at_most_suspect():
     runs = pd.DataFrame({"setup": "a", "ppo_kl": [0.0, 1e-8, 0.3]})
-    assert exact.exact(runs, "ppo_kl").level.tolist() == [Level.FINE, Level.SUSPECT, Level.BROKEN]
+    assert RULES["ppo_kl"].outcomes(runs).level.tolist() == [Level.FINE, Level.SUSPECT, Level.BROKEN]
 
 
 def test_a_frame_without_the_metric_has_nothing_to_say():
-    result = exact.exact(pd.DataFrame({"setup": ["a"]}), "ppo_kl")
+    result = RULES["ppo_kl"].outcomes(pd.DataFrame({"setup": ["a"]}))
     assert result.why.tolist() == [Why.NOT_LOGGED]
 
 
@@ -97,12 +99,12 @@ def noisy(values, setup="a"):
 
 
 def test_only_a_sure_fault_of_a_quantised_run_keeps_it_out_of_the_ranges():
-    assert exact.exact_failed(noisy([2e-3, 2e-2])).tolist() == [False, True]
+    assert exact_failed(noisy([2e-3, 2e-2])).tolist() == [False, True]
 
 
 def test_an_exact_failure_keeps_a_run_out_of_the_ranges():
     runs = pd.concat([frame("ppo_kl", value, MEGATRON) for value in (0.0, 1e-7, math.inf)])
-    assert exact.exact_failed(runs).tolist() == [False, True, True]
+    assert exact_failed(runs).tolist() == [False, True, True]
 
 
 @pytest.mark.parametrize("kind", ["skipped", "vacuous"])

@@ -90,7 +90,7 @@ FLEET = [
         name="wrong-ckpt",
         user="jonas",
         state="running",
-        reasons=("gap 0.0461 is 3.0 times the centre 0.0152", "second reason"),
+        reasons=("gap 0.0461 is 3.0 times the center 0.0152", "second reason"),
     ),
     judged(21, verdict="broken", name="dropout", ppo_kl=0.3, reasons=("ppo_kl 0.300 is not 0",)),
     judged(22, gap=0.018, verdict="suspect", name="new-image", reasons=("gap 0.0180 is 1.18 times",)),
@@ -118,7 +118,7 @@ def test_what_is_broken_comes_first_with_who_started_it_and_whether_it_still_run
     first, second = section(tree, "Broken").all("article")
     assert first.all("a")[0].words == "wrong-ckpt"
     assert [reason.words for reason in first.all("li")] == [
-        "gap 0.0461 is 3.0 times the centre 0.0152",
+        "gap 0.0461 is 3.0 times the center 0.0152",
         "second reason",
     ]
     assert "still running" in first.words
@@ -138,13 +138,13 @@ def test_silence_does_not_look_like_health():
     assert headline.words == "No broken or suspect run; 1 of 31 runs known to be healthy."
 
 
-def test_labelled_runs_stand_apart_with_their_label_and_the_tools_own_verdict():
+def test_labeled_runs_stand_apart_with_their_label_and_the_tools_own_verdict():
     cleared = judged(1, verdict="broken", label="healthy", name="cleared", gap=0.0461)
     left_out = judged(2, verdict="suspect", label="exclude", name="left-out")
     tree = page([judged(0), cleared, left_out])
     apart = section(tree, "Labelled").all("article")
     assert [card.all("a")[0].words for card in apart] == ["left-out", "cleared"]
-    assert "labelled healthy" in apart[1].words
+    assert "labeled healthy" in apart[1].words
     assert "own verdict: broken" in apart[1].words
     assert [heading.words for heading in tree.all("h2")] == ["Labelled", "Setups", "Ranges", "Runs"]
     assert [tile.words for tile in tree.all("nav")[0].all("li")] == [

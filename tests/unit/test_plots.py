@@ -173,7 +173,7 @@ def test_no_runs_make_an_empty_chart(ax):
     assert ax.get_legend() is None
 
 
-def test_verdicts_differ_by_shape_as_well_as_by_colour():
+def test_verdicts_differ_by_shape_as_well_as_by_color():
     shapes = [(look.marker, look.hollow) for look in LOOKS.values()]
     assert len(set(shapes)) == len(shapes)
 
@@ -259,7 +259,7 @@ def test_history_refuses_a_setup_that_no_run_has(ax):
 
 
 def fleet(setups=40, runs=12, log_sd=0.02):
-    """Return healthy runs of many setups: ln(gap) normal about each setup's centre."""
+    """Return healthy runs of many setups: ln(gap) normal about each setup's center."""
     chance = random.Random(11)  # noqa: S311 - any fixed numbers will do
     rows = [
         (f"miles · M{setup}", 0.01 * math.exp(setup / setups + log_sd * chance.gauss()))
@@ -292,9 +292,9 @@ def test_runs_that_follow_the_fitted_distribution_lie_on_the_diagonal(ax):
 
 def test_a_range_that_is_too_narrow_shows_as_points_beyond_the_band(ax):
     runs = fleet()
-    centre = runs.groupby("setup")["gap"].median()
+    center = runs.groupby("setup")["gap"].median()
     narrow = pd.DataFrame(
-        {"n": 12, "center": centre, "low": centre, "high": centre, "sigma": 0.01, "df": 100.0}
+        {"n": 12, "center": center, "low": center, "high": center, "sigma": 0.01, "df": 100.0}
     )
     plot_fit(runs, narrow, ax=ax)
     assert outside_band(ax) > 100

@@ -120,7 +120,7 @@ def test_broken_runs_make_no_epoch():
     assert judged_by(runs)["epoch"].eq(0).all()
 
 
-def test_runs_labelled_healthy_make_an_epoch_wherever_they_lie():
+def test_runs_labeled_healthy_make_an_epoch_wherever_they_lie():
     runs = history((0.012, 20), (0.036, 3))
     runs["label"] = np.where(runs.index >= 20, "healthy", None)
 

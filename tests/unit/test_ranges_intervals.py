@@ -92,7 +92,7 @@ def test_p_is_that_of_the_t_distribution_in_scipy():
     assert run["ratio"] == pytest.approx(0.0461 / run["center"])
 
 
-def test_bit_equal_retries_say_where_the_centre_is_and_nothing_of_the_spread():
+def test_bit_equal_retries_say_where_the_center_is_and_nothing_of_the_spread():
     retries = fit_ranges(setup([0.015] * 8)).loc["a"]
 
     single = fit_ranges(setup([0.015])).loc["a"]

@@ -91,7 +91,7 @@ def test_another_range_is_used_as_it_stands():
     assert judged["p_value"].iloc[1] == pytest.approx(2 * stats.t.sf(t, past.loc["a", "df"]))
 
 
-def test_a_range_whose_centre_differs_in_the_tenth_digit_is_the_same():
+def test_a_range_whose_center_differs_in_the_tenth_digit_is_the_same():
     runs = pd.DataFrame({"setup": "a", "gap": [0.0150, 0.0151, 0.0152]})
     ranges = fit_ranges(runs)
 

@@ -112,7 +112,7 @@ def test_an_acceptance_older_than_the_first_run_accepts_nothing():
 
 
 @pytest.mark.parametrize("word", ["broken", "exclude"])
-def test_runs_labelled_broken_or_excluded_are_never_members(word):
+def test_runs_labeled_broken_or_excluded_are_never_members(word):
     together = runs([0.0150, 0.0151, 0.0152], label=[None, None, word])
 
     assert fit_ranges(together).loc["a", "n"] == 2
@@ -132,7 +132,7 @@ def test_a_label_lets_a_run_in_that_fails_an_exact_check():
     assert fit_ranges(together).loc["a", "n"] == 3
 
 
-def test_a_run_labelled_healthy_is_a_member_however_far_out():
+def test_a_run_labeled_healthy_is_a_member_however_far_out():
     together = runs([*REFERENCE, 0.0461], label=[None] * 17 + ["healthy"])
 
     assert fit_ranges(together).loc["a", ["n", "seen_high"]].tolist() == [18, 0.0461]
@@ -148,7 +148,7 @@ def test_a_label_seeds_the_range_against_retries_of_a_broken_launch():
     assert judged["position"].iloc[1:].tolist() == [1, 1, 1]
 
 
-def test_runs_labelled_healthy_far_apart_are_all_members_and_make_the_range_wide():
+def test_runs_labeled_healthy_far_apart_are_all_members_and_make_the_range_wide():
     together = runs([0.010, 0.030], label=["healthy", "healthy"])
 
     ranges = fit_ranges(together).loc["a"]

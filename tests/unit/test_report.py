@@ -67,12 +67,12 @@ def flagged(number, days, **changes):
         verdict=changes.pop("verdict", "broken"),
         created_at=NOW - timedelta(days=days),
         gap=0.0456,
-        reasons=("gap 0.0456 is 3.0 times the centre",),
+        reasons=("gap 0.0456 is 3.0 times the center",),
         **changes,
     )
 
 
-def test_broken_runs_that_still_run_come_first_then_the_last_seven_days_and_labelled_ones_apart():
+def test_broken_runs_that_still_run_come_first_then_the_last_seven_days_and_labeled_ones_apart():
     runs = [
         flagged(1, 20, state="running"),
         flagged(2, 6.9),
@@ -118,7 +118,7 @@ def test_a_run_is_told_with_link_verdict_reason_setup_user_time_and_state():
     [line] = sections(build([flagged(1, 1, state="running")]))["Broken and still running"][0].lines
     assert line[0] == Link("qwen3-1", "https://wandb.ai/team/grpo/runs/aa000001")
     assert plain(line[1:]) == (
-        ": broken. gap 0.0456 is 3.0 times the centre. (miles · Qwen3-0.6B, by mia, "
+        ": broken. gap 0.0456 is 3.0 times the center. (miles · Qwen3-0.6B, by mia, "
         "created 2026-10-30 12:00 UTC, running)"
     )
 
@@ -140,7 +140,7 @@ def test_every_setup_is_a_row_with_its_range_and_what_was_seen():
     ]
     table, notes = sections(build([], setups))["Ranges"]
     assert table.text.splitlines() == [
-        "| setup | runs | centre | range | seen | rests on |",
+        "| setup | runs | center | range | seen | rests on |",
         "| --- | ---: | ---: | ---: | ---: | --- |",
         "| `old` | 30 | 0.0152 | 0.0140 to 0.0165 | 0.0148 to 0.0157 | its own 30 runs |",
         "| `miles · Qwen3-0.6B` | 17 | 0.0152 | 0.0140 to 0.0165 | 0.0148 to 0.0157 | its own 17 runs, accepted |",

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from step0_wandb.checks.exact import Level
+from step0_wandb.checks.outcomes import Level
 from step0_wandb.profiles import load_profiles
 from step0_wandb.records import HistoryRow, RunRecord
 from step0_wandb.step0.rollouts import Opening, RolloutFinder, judge_later
@@ -144,13 +144,13 @@ def test_a_long_run_keeps_one_small_row_a_rollout():
 def test_a_run_that_keeps_the_property_passes_whatever_its_later_steps_say():
     every, _ = judged(run(*rollouts(8)))
     assert (every.outcome, every.level, every.value, every.limit) == ("pass", Level.FINE, 0.0, 1e-9)
-    assert every.says == "ppo_kl stays within 1e-09 at the first step of each rollout, up to rollout 7"
+    assert every.message == "ppo_kl stays within 1e-09 at the first step of each rollout, up to rollout 7"
 
 
 def test_the_rollout_at_which_the_property_was_lost_is_told():
     every, _ = judged(run(*rollouts(10, lost={7})))
     assert (every.outcome, every.level, every.value) == ("fail", Level.BROKEN, 3e-4)
-    assert every.says == (
+    assert every.message == (
         "ppo_kl is 0.000300 at the first step of rollout 7, where it must be 0 (limit 1e-09): it was 0 until "
         "rollout 6, and is over the limit in none of the 2 rollouts since"
     )
@@ -158,20 +158,22 @@ def test_the_rollout_at_which_the_property_was_lost_is_told():
 
 def test_whether_it_was_lost_for_good_is_told():
     every, _ = judged(run(*rollouts(10, lost={3, 4, 5, 6, 7, 8, 9}, kl=-3e-4)))
-    assert "ppo_kl is -0.000300 at the first step of rollout 3" in every.says
-    assert every.says.endswith("it was 0 until rollout 2, and is over the limit in 6 of the 6 rollouts since")
+    assert "ppo_kl is -0.000300 at the first step of rollout 3" in every.message
+    assert every.message.endswith(
+        "it was 0 until rollout 2, and is over the limit in 6 of the 6 rollouts since"
+    )
 
 
 def test_lost_at_the_last_rollout_there_is_nothing_since():
     every, _ = judged(run(*rollouts(3, lost={2})))
-    assert every.says.endswith("it was 0 until rollout 1")
+    assert every.message.endswith("it was 0 until rollout 1")
 
 
 def test_noise_below_the_limit_is_no_zero_and_no_loss():
     every, _ = judged(run(*rollouts(4, lost={1}, kl=6e-12)))
     assert every.outcome == "pass"
     every, _ = judged(run(miles(0), miles(2, kl=6e-12), miles(4, kl=1e-3)))
-    assert "it was within the limit until rollout 1" in every.says
+    assert "it was within the limit until rollout 1" in every.message
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -182,24 +184,24 @@ def test_a_metric_that_is_no_number_is_lost(value):
 
 def test_the_clip_fraction_is_judged_too():
     every, _ = judged(run(miles(0), miles(2), miles(4, clip=1e-3)))
-    assert every.says.startswith("clip_frac is 0.00100 at the first step of rollout 2")
+    assert every.message.startswith("clip_frac is 0.00100 at the first step of rollout 2")
     assert every.limit == 1e-10
 
 
 def test_a_failure_of_step_0_is_not_told_again():
     every, _ = judged(run(miles(0, kl=0.3, clip=0.05), miles(2, kl=0.3, clip=0.05)))
-    assert (every.outcome, every.says) == ("skipped", "ppo_kl fails at step 0 already")
+    assert (every.outcome, every.message) == ("skipped", "ppo_kl fails at step 0 already")
 
 
 def test_one_rollout_proves_nothing():
     every, update = judged(run(*rollouts(1)))
-    assert (every.outcome, every.says) == ("skipped", "no ppo_kl of a rollout after the first is logged")
-    assert (update.outcome, update.says) == ("skipped", "no gap after the first update is logged")
+    assert (every.outcome, every.message) == ("skipped", "no ppo_kl of a rollout after the first is logged")
+    assert (update.outcome, update.message) == ("skipped", "no gap after the first update is logged")
 
 
 def test_without_the_steps_of_a_rollout_both_are_skipped_and_say_why():
     later = judge_later(FINDER, run(*rollouts(2), num_steps_per_rollout=None))
-    assert {(item.outcome, item.says) for item in later} == {
+    assert {(item.outcome, item.message) for item in later} == {
         ("skipped", "the config does not say how many optimizer steps a rollout has")
     }
 
@@ -227,7 +229,7 @@ def test_a_loss_is_as_grave_as_at_step_0(config, level):
 def test_where_step_0_proves_nothing_later_rows_prove_nothing_either(config, why):
     every, _ = judged(run(miles(0), miles(2, kl=2e-3), **config))
     assert every.outcome == "skipped"
-    assert every.says.startswith(why)
+    assert every.message.startswith(why)
 
 
 def test_a_framework_that_averages_steps_is_not_asserted():
@@ -238,7 +240,7 @@ def test_a_framework_that_averages_steps_is_not_asserted():
     rows = [{"training/global_step": step, "actor/ppo_kl": 2e-3 * step} for step in (1, 2)]
     every, _ = judged(run(*rows, **config))
     assert every.outcome == "skipped"
-    assert "averages several optimizer steps" in every.says
+    assert "averages several optimizer steps" in every.message
 
 
 def test_a_run_without_step_0_has_nothing_to_judge():
@@ -253,7 +255,7 @@ def test_stale_weights_show_in_the_gap_of_the_first_row_after_the_first_update()
     """The reported pair: 0.015 with the weights of the update, 0.201 with those of before."""
     _, update = judged(run(miles(0), miles(1), miles(2, gap=0.201)))
     assert (update.outcome, update.level, update.value) == ("fail", Level.BROKEN, 0.201)
-    assert update.says == (
+    assert update.message == (
         "gap 0.201 after the first update is 13.4 times step 0's 0.0150: the engine may not have got the new weights"
     )
 
@@ -261,7 +263,7 @@ def test_stale_weights_show_in_the_gap_of_the_first_row_after_the_first_update()
 def test_the_healthy_half_of_the_pair_passes():
     _, update = judged(run(miles(0, gap=0.010), miles(2, gap=0.015)))
     assert (update.outcome, update.limit) == ("pass", pytest.approx(0.03))
-    assert update.says == "gap 0.0150 after the first update is 1.50 times step 0's 0.0100"
+    assert update.message == "gap 0.0150 after the first update is 1.50 times step 0's 0.0100"
 
 
 def test_later_steps_of_the_first_rollout_are_not_after_the_update():
@@ -271,13 +273,13 @@ def test_later_steps_of_the_first_rollout_are_not_after_the_update():
 
 def test_only_the_very_next_rollout_is_compared():
     _, update = judged(run(miles(0), miles(8, gap=0.2)))
-    assert (update.outcome, update.says) == ("skipped", "no gap after the first update is logged")
+    assert (update.outcome, update.message) == ("skipped", "no gap after the first update is logged")
 
 
 def test_where_training_may_be_asynchronous_a_jump_is_suspect_only():
     _, update = judged(run(miles(0), miles(2, gap=0.201), colocate=False))
     assert update.level == Level.SUSPECT
-    assert update.says.endswith("(unless training is asynchronous here)")
+    assert update.message.endswith("(unless training is asynchronous here)")
 
 
 @pytest.mark.parametrize(
@@ -292,14 +294,14 @@ def test_where_training_may_be_asynchronous_a_jump_is_suspect_only():
 def test_where_older_weights_are_meant_nothing_is_asserted(config):
     _, update = judged(run(miles(0), miles(2, gap=0.201), **config))
     assert (update.outcome, update.level) == ("skipped", Level.FINE)
-    assert "older weights by design" in update.says
+    assert "older weights by design" in update.message
 
 
 @pytest.mark.parametrize("gap", [math.nan, math.inf])
 def test_a_gap_that_is_no_number_is_broken(gap):
     _, update = judged(run(miles(0), miles(2, gap=gap)))
     assert (update.outcome, update.level) == ("fail", Level.BROKEN)
-    assert update.says == f"gap is {gap} after the first update"
+    assert update.message == f"gap is {gap} after the first update"
 
 
 def test_a_gap_that_was_not_measured_is_no_measure():
@@ -328,7 +330,7 @@ def test_a_signed_gap_is_not_compared():
     ]
     _, update = judged(run(*rows, **config))
     assert update.outcome == "skipped"
-    assert "signed mean" in update.says
+    assert "signed mean" in update.message
 
 
 def test_the_trl_report_is_found_by_the_trl_profile():

@@ -67,7 +67,7 @@ def test_a_run_is_a_row_with_its_figures_and_reasons():
     }
 
 
-def test_flagged_runs_come_first_then_labelled_ones_then_the_newest():
+def test_flagged_runs_come_first_then_labeled_ones_then_the_newest():
     runs = [
         judged(1),
         judged(2, created_at=None),
@@ -127,7 +127,7 @@ def test_counts_know_every_verdict_and_respect_labels():
         "verdicts/broken": 2,
         "verdicts/excluded": 1,
         "runs/all": 5,
-        "runs/labelled": 2,
+        "runs/labeled": 2,
         "runs/broken_and_running": 1,
         "setups/all": 2,
         "setups/with_range": 1,

@@ -2,7 +2,7 @@
 
 A run is alerted about once a level and channel: when it is `broken`, or `suspect` because its gap lies
 above its range. A whole setup that moved or is not believed is told once, not run by run. Nothing is
-told of runs that a person has labelled, of setups that are muted, and of runs that are older than
+told of runs that a person has labeled, of setups that are muted, and of runs that are older than
 ``alerts.since`` and do not run any more.
 """
 
@@ -38,7 +38,7 @@ def queue(
 ) -> None:
     """Put alerts about new verdicts into the outbox; called in the transaction that stores the verdicts.
 
-    What waits there and is not so any more is withdrawn: the verdict got better, the run was labelled or
+    What waits there and is not so any more is withdrawn: the verdict got better, the run was labeled or
     deleted, or the setup muted.
 
     Parameters
@@ -125,7 +125,8 @@ def _standing(store: Store, result: Judgement, levels: Sequence[str], *, now: da
 
 def _flagged(result: Judgement, levels: Sequence[str]) -> Mapping[AlertLevel, NDArray[np.bool_]]:
     """Return by level which runs are flagged; a run in a moved setup speaks for the setup alone."""
-    from step0_wandb.checks.exact import Why, texts
+    from step0_wandb.checks.columns import texts
+    from step0_wandb.checks.outcomes import Why
 
     unspoken = texts(result.runs, "label") == ""
     why = result.outcomes["gap"].why

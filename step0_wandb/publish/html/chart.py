@@ -50,7 +50,7 @@ def standing(run: JudgedRun) -> Standing:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A labelled height of the chart; `y` in pixels from the top."""
+    """A labeled height of the chart; `y` in pixels from the top."""
 
     y: float
     label: str
@@ -99,7 +99,7 @@ class Chart:
     band : Band or None
         The range; None where there is none.
     center : float or None
-        Height of the range's centre.
+        Height of the range's center.
     points : tuple of Point
         In time order, unknown times last.
     first, last : datetime or None
@@ -289,7 +289,7 @@ def _ticks(axis: LogAxis | None) -> tuple[Tick, ...]:
 
 
 def gravity(run: JudgedRun) -> tuple[int, float, str]:
-    """Sort key: broken runs before suspect ones, then the farthest from their centre."""
+    """Sort key: broken runs before suspect ones, then the farthest from their center."""
     rank = FLAGGED.index(standing(run)) if standing(run) in FLAGGED else len(FLAGGED)
     far = abs(math.log(run.ratio)) if run.ratio and run.ratio > 0 else math.inf
     return rank, -far, run.run

@@ -10,9 +10,10 @@ from itertools import chain
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
+from step0_wandb.checks.registry import BY_NAME
 from step0_wandb.errors import UsageError
 from step0_wandb.publish.html.chart import FLAGGED, draw, gravity, standing
-from step0_wandb.records import ALIVE, CHECKS, VERDICTS
+from step0_wandb.records import ALIVE, VERDICTS
 from step0_wandb.text.formatting import clean, count, number, ratio, shorten, web_url, when
 from step0_wandb.verdicts.coverage import WITHOUT_STEP0, blind_spots
 from step0_wandb.verdicts.reference_gaps import published_for
@@ -49,11 +50,11 @@ BASIS = {
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """How many runs stand alike, `labelled` of them by a person's word."""
+    """How many runs stand alike, `labeled` of them by a person's word."""
 
     word: Standing
     amount: int
-    labelled: int
+    labeled: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class Page:
     alarm: bool
     tiles: tuple[Tile, ...]
     flagged: tuple[Group, ...]
-    labelled: tuple[JudgedRun, ...]
+    labeled: tuple[JudgedRun, ...]
     panes: tuple[Pane, ...]
     coverage: tuple[Coverage, ...]
     blind: tuple[Blind, ...]
@@ -173,9 +174,9 @@ def render_page(
 
 
 def flagged_first(runs: Sequence[JudgedRun], most: int) -> list[JudgedRun]:
-    """Return at most so many flagged runs that nobody has labelled, in the order of their cards."""
+    """Return at most so many flagged runs that nobody has labeled, in the order of their cards."""
     newest = _newest(runs)
-    groups = (_unlabelled(run for run in newest if standing(run) == word) for word in FLAGGED)
+    groups = (_unlabeled(run for run in newest if standing(run) == word) for word in FLAGGED)
     return list(chain.from_iterable(groups))[:most]
 
 
@@ -270,7 +271,7 @@ def _page(
     newest = _newest(runs)
     groups = [Group(word, tuple(run for run in newest if standing(run) == word)) for word in STANDINGS]
     panes = _panes(newest, setups)
-    flagged = tuple(Group(group.word, _unlabelled(group.runs)) for group in groups if group.word in FLAGGED)
+    flagged = tuple(Group(group.word, _unlabeled(group.runs)) for group in groups if group.word in FLAGGED)
     return Page(
         title=title,
         as_of=as_of,
@@ -282,7 +283,7 @@ def _page(
             if group.runs or group.word in {"broken", "suspect", "healthy"}
         ),
         flagged=tuple(group for group in flagged if group.runs),
-        labelled=tuple(run for run in newest if run.label is not None),
+        labeled=tuple(run for run in newest if run.label is not None),
         panes=tuple(sorted((pane for pane in panes if pane.chart.points), key=_pane_order)),
         coverage=_coverage(newest),
         blind=blind_spots(newest),
@@ -299,7 +300,7 @@ def _age(run: JudgedRun) -> float:
     return -run.created_at.timestamp() if run.created_at else 0.0
 
 
-def _unlabelled(runs: Iterable[JudgedRun]) -> tuple[JudgedRun, ...]:
+def _unlabeled(runs: Iterable[JudgedRun]) -> tuple[JudgedRun, ...]:
     """Return the runs nobody has spoken of, those that still burn GPUs first."""
     return tuple(sorted((run for run in runs if run.label is None), key=lambda run: run.state not in ALIVE))
 
@@ -350,5 +351,5 @@ def _coverage(runs: Sequence[JudgedRun]) -> tuple[Coverage, ...]:
         if run.verdict not in WITHOUT_STEP0
         for result in run.checks
     )
-    checks = [check for check in CHECKS if any(amounts[check, outcome] for outcome in OUTCOMES)]
+    checks = [check for check in BY_NAME if any(amounts[check, outcome] for outcome in OUTCOMES)]
     return tuple(Coverage(check, tuple(amounts[check, outcome] for outcome in OUTCOMES)) for check in checks)

@@ -160,12 +160,12 @@ def build_report(
     burning = [run for run in open_runs if standing(run) == "broken" and run.state in ALIVE]
     recent = [run for run in open_runs if run not in burning and _is_recent(run, as_of)]
     older = len(open_runs) - len(burning) - len(recent)
-    labelled = [run for run in newest if run.label is not None]
+    labeled = [run for run in newest if run.label is not None]
     body = (
         *_runs("Broken and still running", burning, none="No run that is known to be broken still runs."),
         *_runs("Flagged in the last 7 days", recent, none="No other run was flagged."),
         *([Paragraph((f"{count(older, 'older flagged run')}: see the table of runs.",))] if older else []),
-        *(_runs("Labelled by people", labelled) if labelled else ()),
+        *(_runs("Labelled by people", labeled) if labeled else ()),
         Heading("Ranges"),
         *_ranges(setups),
         Heading("Charts and tables"),
@@ -254,7 +254,7 @@ def _ranges(setups: Sequence[SetupRange]) -> Iterable[Block]:
         yield Paragraph(("No setup has a range yet.",))
         return
     ordered = sorted(setups, key=lambda item: (-item.n, item.setup))
-    head = "| setup | runs | centre | range | seen | rests on |\n| --- | ---: | ---: | ---: | ---: | --- |\n"
+    head = "| setup | runs | center | range | seen | rests on |\n| --- | ---: | ---: | ---: | ---: | --- |\n"
     yield Markdown(head + "\n".join(_range_row(item) for item in ordered[:MOST_SETUPS]))
     yield from _left_out(len(ordered) - MOST_SETUPS, "setup", "the table of setups")
     notes = [item for item in ordered if item.note][:MOST_SETUPS]

@@ -71,7 +71,7 @@ def count_metrics(runs: Sequence[JudgedRun], setups: Sequence[SetupRange]) -> di
         **{f"verdicts/{verdict}": stand.count(verdict) for verdict in VERDICTS},
         "verdicts/excluded": stand.count("excluded"),
         "runs/all": len(runs),
-        "runs/labelled": sum(run.label is not None for run in runs),
+        "runs/labeled": sum(run.label is not None for run in runs),
         "runs/broken_and_running": sum(
             word == "broken" and run.state in ALIVE for word, run in zip(stand, runs, strict=True)
         ),

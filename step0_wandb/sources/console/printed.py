@@ -1,6 +1,6 @@
 """Training steps as frameworks print them, from text to numbers.
 
-Around them stand what Ray, containers and terminals add: prefixes, colours, what is left of a progress
+Around them stand what Ray, containers and terminals add: prefixes, colors, what is left of a progress
 bar, line breaks where a line was too long.
 """
 
@@ -75,7 +75,7 @@ class Unfinished(Exception):  # noqa: N818 - a question, not an error: is there 
 
 
 def clean(text: bytes) -> str:
-    """Return a piece of a log without colours and without what stands in front of its lines."""
+    """Return a piece of a log without colors and without what stands in front of its lines."""
     plain = _COLOURS.sub("", text.decode("utf-8", errors="replace"))
     return _LINE_PREFIX.sub("", plain.replace("\r\n", "\n").replace("\x00", ""))
 

@@ -128,10 +128,10 @@ def _abilities(client: GraphQLClient, address: RemoteAddress, finder: Step0Finde
     """Return what of a project can be read, and how."""
     project, where, look = ProjectClient(client, address), str(address), first_look(finder.metrics)
     variables = {"filters": "{}", "first": 1, "after": None, "order": ORDER, "own": to_json(OWN)}
-    labelled = {"labelled": to_json(Progress().labelled_filter())}
+    labeled = {"labeled": to_json(Progress().labeled_filter())}
     findings = []
     try:
-        answer = project.ask(page_document(Fields.NAME, ("labelled",)), variables | labelled, _ONCE)
+        answer = project.ask(page_document(Fields.NAME, ("labeled",)), variables | labeled, _ONCE)
         findings.append(Finding(where, "ok", f"readable, {count(answer.get('total') or 0, 'run')}"))
         findings.append(_nested(project, where, variables | look.variables()))
         first = [node.name for node in read_page(answer.get("runs")).nodes]

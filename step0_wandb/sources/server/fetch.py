@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 PAGE_SIZE = 100
 _SMALLEST_PAGE = 10
 _TRIES_NESTED = 2
-BESIDES = ("watched", "labelled")
+BESIDES = ("watched", "labeled")
 _STRICT = ("config", "history", "sampledHistory")
 
 
@@ -87,7 +87,7 @@ class Page:
     Attributes
     ----------
     besides : tuple of RunNode
-        The watched and labelled runs, without config and history.
+        The watched and labeled runs, without config and history.
     more_besides : bool
         Whether there are more of them.
     count : int or None

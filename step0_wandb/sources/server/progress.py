@@ -44,7 +44,7 @@ class Progress:
     pending : set of str
         Runs whose step 0 was not there yet.
     watched : dict of str to str
-        Runs that still run or that a person labelled, with a digest of their light facts.
+        Runs that still run or that a person labeled, with a digest of their light facts.
     lost : dict of str to str
         Runs that could not be read, and why.
     count : int
@@ -113,8 +113,8 @@ class Progress:
             new.append({"name": {"$nin": _list(left_out)}})
         return {"$or": [{"$and": new}, names_filter(pending)]} if pending else {"$and": new}
 
-    def labelled_filter(self) -> dict[str, Json]:
-        """Return the filter of the labelled runs that are not watched yet."""
+    def labeled_filter(self) -> dict[str, Json]:
+        """Return the filter of the labeled runs that are not watched yet."""
         tagged: dict[str, Json] = {"tags": {"$in": _list(LABEL_TAGS)}}
         if not self.watched:
             return tagged

@@ -2,7 +2,7 @@
 
 A first sync takes a request a page. A later one asks, in one request, for the runs created since, for
 those whose step 0 was still to come, and, without their histories, for the runs that were running or
-that a person labelled. Where the number of runs on the server is not what it should be, their names
+that a person labeled. Where the number of runs on the server is not what it should be, their names
 are listed, so that runs synced days late are found and deleted ones are marked.
 """
 
@@ -188,7 +188,7 @@ class _Sync:
         filters = progress.filters(pending[:MOST_NAMES])
         besides: dict[str, Mapping[str, Json]] = {}
         if progress.since is not None:
-            besides = {"labelled": progress.labelled_filter()}
+            besides = {"labeled": progress.labeled_filter()}
         if watched:
             besides["watched"] = names_filter(watched[:MOST_NAMES])
         question: Question | None = Question(filters, besides=besides)
@@ -198,7 +198,7 @@ class _Sync:
             self._on_server = page.count
             light = page.besides
             if page.more_besides:
-                light = (*light, *self._fetcher.light(progress.labelled_filter()))
+                light = (*light, *self._fetcher.light(progress.labeled_filter()))
             yield self._page(page.runs, light, total=page.count)
             question = Question(filters, page.end) if page.end else None
         for names in _chunks(watched[MOST_NAMES:], MOST_NAMES):
