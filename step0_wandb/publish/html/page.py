@@ -10,7 +10,6 @@ from itertools import chain
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
-from step0_wandb.checks.registry import BY_NAME
 from step0_wandb.errors import UsageError
 from step0_wandb.publish.html.chart import FLAGGED, draw, gravity, standing
 from step0_wandb.records import ALIVE, VERDICTS
@@ -351,5 +350,6 @@ def _coverage(runs: Sequence[JudgedRun]) -> tuple[Coverage, ...]:
         if run.verdict not in WITHOUT_STEP0
         for result in run.checks
     )
-    checks = [check for check in BY_NAME if any(amounts[check, outcome] for outcome in OUTCOMES)]
+    names = dict.fromkeys(result.check for run in runs for result in run.checks)
+    checks = [check for check in names if any(amounts[check, outcome] for outcome in OUTCOMES)]
     return tuple(Coverage(check, tuple(amounts[check, outcome] for outcome in OUTCOMES)) for check in checks)
