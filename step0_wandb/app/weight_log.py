@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from step0_wandb.errors import Step0Error
 from step0_wandb.store import Wanted
-from step0_wandb.verdicts.weight_checks import Carrier, keys_of, weight_book
+from step0_wandb.verdicts.weight_checks import ComparedRun, keys_of, weight_check_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,21 +36,21 @@ def weight_log(
         except Step0Error:  # then the model alone counts
             return {}
 
-    return weight_book(_carriers(store, profiles, runs), profiles, packages)
+    return weight_check_log(_compared_runs(store, profiles, runs), profiles, packages)
 
 
-def _carriers(store: Store, profiles: Profiles, runs: pd.DataFrame) -> Iterator[Carrier]:
-    """Yield the runs that the book may be about; of those without a metric the ones that compare."""
+def _compared_runs(store: Store, profiles: Profiles, runs: pd.DataFrame) -> Iterator[ComparedRun]:
+    """Yield the runs that the log may be about; of those without a metric the ones that compare."""
     keys = keys_of(profiles)
     rows = runs[["run", "state", "created_at", "profile", *Wanted(config=keys).names()]]
     for run, state, created_at, profile, *values in rows.itertuples(index=False, name=None):
         known = {key: value for key, value in zip(keys, values, strict=True) if _is(value)}
         created = created_at.to_pydatetime() if _is(created_at) else None
         if _is(profile):
-            yield Carrier(run, state, created, profile, logged=True, config=known)
+            yield ComparedRun(run, state, created, profile, logged=True, config=known)
         elif profiles.comparing(known) and (record := store.record(run)):
             # Rows without a metric are those of its first rollout, which begins after the comparison.
-            yield Carrier(run, state, created, None, logged=bool(record.rows), config=record.config)
+            yield ComparedRun(run, state, created, None, logged=bool(record.rows), config=record.config)
 
 
 def _is(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The book of weight checks: for which model and image trainer and engine were compared, and for which not.
+"""The weight-check log: for which model and image trainer and engine were compared, and for which not.
 
 Miles and its kin can compare the weights of both sides before the first rollout. A mismatch ends the job
 before it logs a row: so a run with the flag and a row has passed, and one that ended without a row has
@@ -49,7 +49,7 @@ class WeightCheck:
         The container image, else the git commit, else the installed packages; empty where nothing is
         known: then the model alone counts.
     status : {"failed", "due", "passed"}
-        Of the newest run with the flag that has told; ``due`` where none has, or for other packages.
+        Of the newest run with the flag that has ended; ``due`` where none has, or for other packages.
     run : str or None
         Key of the run that the status rests on.
     checked_at : datetime or None
@@ -85,8 +85,8 @@ class WeightCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class Carrier:
-    """A run as the book sees it.
+class ComparedRun:
+    """A run as the log sees it.
 
     Attributes
     ----------
@@ -112,12 +112,12 @@ class Carrier:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has told what came of its comparison."""
+        """Whether it has shown what came of its comparison."""
         return self.logged or self.state not in ALIVE
 
 
 def keys_of(profiles: Profiles) -> tuple[str, ...]:
-    """Return the config keys that the book reads."""
+    """Return the config keys that the log reads."""
     names = {CLIENT_NOTES}
     for profile in profiles.by_name.values():
         if table := profile.weights:
@@ -127,10 +127,10 @@ def keys_of(profiles: Profiles) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def weight_book(
-    carriers: Iterable[Carrier], profiles: Profiles, installed: Installed = lambda _run: {}
+def weight_check_log(
+    runs: Iterable[ComparedRun], profiles: Profiles, installed: Installed = lambda _run: {}
 ) -> list[WeightCheck]:
-    """Return the book: what failed first, then what is due, each with what ran last at its head.
+    """Return the log: what failed first, then what is due; within each, what ran last comes first.
 
     Frameworks that cannot compare weights are not in it.
 
@@ -140,17 +140,17 @@ def weight_book(
         Returns the packages of a run by its key, nothing where they are not known. Asked of two runs a
         model at most, where the config names neither image nor commit.
     """
-    pages: dict[tuple[str, str, str], list[Carrier]] = {}
-    for carrier in sorted(carriers, key=lambda carrier: carrier.age):
-        profile = _profile_of(carrier, profiles)
-        model = profile.model(carrier.config) if profile and profile.weights else None
+    groups: dict[tuple[str, str, str], list[ComparedRun]] = {}
+    for run in sorted(runs, key=lambda run: run.age):
+        profile = _profile_of(run, profiles)
+        model = profile.model(run.config) if profile and profile.weights else None
         if profile and model:
-            pages.setdefault((profile.name, model, image_of(carrier.config)), []).append(carrier)
-    book = [
-        _Page(profiles.by_name[name], model, image, runs).entry(installed)
-        for (name, model, image), runs in pages.items()
+            groups.setdefault((profile.name, model, image_of(run.config)), []).append(run)
+    log = [
+        _Group(profiles.by_name[name], model, image, runs).entry(installed)
+        for (name, model, image), runs in groups.items()
     ]
-    return sorted(book, key=_order)
+    return sorted(log, key=_order)
 
 
 def image_of(config: Mapping[str, Json]) -> str:
@@ -166,29 +166,29 @@ def image_of(config: Mapping[str, Json]) -> str:
 
 
 def from_json(document: Json) -> list[WeightCheck]:
-    """Return the book that `json_documents.plain` made JSON of; None is an empty one."""
+    """Return the log from the JSON that `json_documents.plain` made of it; None is an empty one."""
     return [_of_json(item) for item in cast("list[dict[str, Any]]", document or [])]
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
+class _Group:
     """The runs of one model and image, the oldest first."""
 
     profile: Profile
     model: str
     image: str
-    runs: Sequence[Carrier]
+    runs: Sequence[ComparedRun]
 
     @property
     def _table(self) -> Weights:
-        assert self.profile.weights is not None  # noqa: S101 - `weight_book` has looked
+        assert self.profile.weights is not None  # noqa: S101 - `weight_check_log` has looked
         return self.profile.weights
 
     def entry(self, installed: Installed) -> WeightCheck:
         """Return what is known of them."""
-        newest, told = self.runs[-1], self._told()
+        newest, decisive = self.runs[-1], self._decisive()
         packages = {} if self.image else _that_matter(installed(newest.run))
-        before = _that_matter(installed(told.run)) if packages and told else {}
+        before = _that_matter(installed(decisive.run)) if packages and decisive else {}
         moved = changes(before, packages) if before else ()
         quantised = self._table.quantised.holds(self.profile.scope(newest.config))
         more = self._table.add_quantised if quantised else ""
@@ -196,22 +196,22 @@ class _Page:
             profile=self.profile.name,
             model=self.model,
             image=self.image or ", ".join(f"{name} {packages[name]}" for name in packages),
-            status="due" if told is None or moved else "passed" if told.logged else "failed",
-            run=told.run if told else None,
-            checked_at=told.created_at if told else None,
+            status="due" if decisive is None or moved else "passed" if decisive.logged else "failed",
+            run=decisive.run if decisive else None,
+            checked_at=decisive.created_at if decisive else None,
             runs=len(self.runs),
             last_run=newest.created_at,
             projects=tuple(sorted({run.run.rpartition("/")[0] for run in self.runs})),
-            notes=(*self._notes_on(told, moved), *self._notes_on_newest()),
+            notes=(*self._notes_on(decisive, moved), *self._notes_on_newest()),
             add=tuple(text.format(more=more) for text in self._table.add),
         )
 
-    def _comparing(self) -> list[Carrier]:
+    def _comparing(self) -> list[ComparedRun]:
         return [run for run in self.runs if self._table.flag.holds(self.profile.scope(run.config))]
 
-    def _told(self) -> Carrier | None:
+    def _decisive(self) -> ComparedRun | None:
         """Return the run that the status rests on: the newest that failed, or the best since that passed."""
-        since: list[Carrier] = []
+        since: list[ComparedRun] = []
         for run in self._comparing():
             if not run.is_over:
                 continue
@@ -220,20 +220,20 @@ class _Page:
             since.append(run)
         return min(reversed(since), key=lambda run: len(self._weaker(run)), default=None)
 
-    def _weaker(self, run: Carrier) -> list[str]:
+    def _weaker(self, run: ComparedRun) -> list[str]:
         scope = self.profile.scope(run.config)
         return [entry.why for entry in self._table.weaker if entry.when.holds(scope)]
 
-    def _notes_on(self, told: Carrier | None, moved: Sequence[str]) -> Iterator[str]:
-        if told is None:
+    def _notes_on(self, decisive: ComparedRun | None, moved: Sequence[str]) -> Iterator[str]:
+        if decisive is None:
             return
-        if not told.logged:
+        if not decisive.logged:
             yield FAILED
             earlier = (run.run for run in reversed(self._comparing()) if run.logged)
             yield from (f"{run} had passed before" for run in islice(earlier, 1))
         if moved:
             yield f"checked with other packages: {', '.join(moved)}"
-        yield from self._weaker(told)
+        yield from self._weaker(decisive)
 
     def _notes_on_newest(self) -> Iterator[str]:
         for run in self._comparing()[-1:]:
@@ -243,11 +243,11 @@ class _Page:
                 yield ONCE
 
 
-def _profile_of(carrier: Carrier, profiles: Profiles) -> Profile | None:
+def _profile_of(run: ComparedRun, profiles: Profiles) -> Profile | None:
     """Return a run's profile; one that ended without a metric shows it by its flag and its config."""
-    if carrier.profile is not None:
-        return profiles.by_name.get(carrier.profile)
-    return preferred(profiles.comparing(carrier.config), carrier.config)
+    if run.profile is not None:
+        return profiles.by_name.get(run.profile)
+    return preferred(profiles.comparing(run.config), run.config)
 
 
 def _order(entry: WeightCheck) -> tuple[int, float, str, str, str]:

@@ -10,11 +10,11 @@ from step0_wandb.text import json_documents
 from step0_wandb.verdicts.weight_checks import (
     FAILED,
     ONCE,
-    Carrier,
+    ComparedRun,
     from_json,
     image_of,
     keys_of,
-    weight_book,
+    weight_check_log,
 )
 
 PROFILES = load_profiles()
@@ -27,7 +27,7 @@ SGLANG = {"sglang": "0.5.9", "torch": "2.9.1", "numpy": "2.2"}
 def carrier(run_id="a", *, profile="miles", logged=True, state="finished", project="p", **config):
     created = START + timedelta(hours=ord(run_id[0]))
     config = {"hf_checkpoint": "/models/Qwen3-0.6B", **config}
-    return Carrier(f"t/{project}/{run_id}", state, created, profile, logged, config)
+    return ComparedRun(f"t/{project}/{run_id}", state, created, profile, logged, config)
 
 
 def image(docker=None, commit=None):
@@ -35,8 +35,8 @@ def image(docker=None, commit=None):
     return {"_wandb": {"cli_version": "0.31.0", "e": {"x7f3": notes}}}
 
 
-def book(*carriers, packages=None):
-    return weight_book(carriers, PROFILES, lambda run: (packages or {}).get(run[-1], {}))
+def book(*runs, packages=None):
+    return weight_check_log(runs, PROFILES, lambda run: (packages or {}).get(run[-1], {}))
 
 
 # ── passed, failed, due ─────────────────────────────────────────────────────
@@ -254,14 +254,14 @@ def test_packages_that_are_not_known_of_both_claim_nothing(known):
 
 def test_where_the_image_is_known_no_packages_are_asked_for():
     asked = []
-    weight_book([carrier(**(FLAG | image("miles:v5")))], PROFILES, lambda run: asked.append(run) or {})
+    weight_check_log([carrier(**(FLAG | image("miles:v5")))], PROFILES, lambda run: asked.append(run) or {})
     assert asked == []
 
 
 def test_of_each_model_two_runs_are_asked_at_most():
     asked = []
     runs = [carrier(name, **FLAG) for name in "abcdefgh"] + [carrier("i")]
-    weight_book(runs, PROFILES, lambda run: asked.append(run) or SGLANG)
+    weight_check_log(runs, PROFILES, lambda run: asked.append(run) or SGLANG)
     assert asked == ["t/p/i", "t/p/h"]
 
 
