@@ -9,7 +9,7 @@ from step0_wandb.app.sync import profiles_of
 from step0_wandb.errors import SourceError, Step0Error
 from step0_wandb.publish.alerts.delivery import OWN_RUN, Delivery
 from step0_wandb.publish.alerts.webhook import webhook_url
-from step0_wandb.sources.server.diagnose import Finding, diagnose, failed
+from step0_wandb.sources.server.diagnose import Finding, diagnose, failure_of
 from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.store import Message, Store, store_exists
 from step0_wandb.text.formatting import count, when
@@ -108,7 +108,7 @@ class Checkup:
             if isinstance(address, RemoteAddress):
                 return address
         except Step0Error as error:
-            return failed("source", error)
+            return failure_of("source", error)
         return Finding("source", "ok", f"{address} exists")
 
     def _server(self, remote: Sequence[RemoteAddress]) -> Iterator[Finding]:
@@ -120,11 +120,13 @@ class Checkup:
 
     def _connect(self, account: Account) -> GraphQLClient:
         from step0_wandb.wandb_api.client import GraphQLClient
-        from step0_wandb.wandb_api.http import Limits
-        from step0_wandb.wandb_api.rate_limit import Pace
+        from step0_wandb.wandb_api.http import HttpLimits
+        from step0_wandb.wandb_api.rate_limit import RateLimiter
 
-        limits = Limits(deadline_s=_DEADLINE_S, patience_s=_PATIENCE_S)
-        return GraphQLClient(account, pace=Pace(), environ=self.context.places.environ, limits=limits)
+        limits = HttpLimits(deadline_s=_DEADLINE_S, give_up_s=_PATIENCE_S)
+        return GraphQLClient(
+            account, limiter=RateLimiter(), environ=self.context.places.environ, limits=limits
+        )
 
     def _store(self) -> Iterator[Finding]:
         path = self.loaded.store
@@ -140,7 +142,7 @@ class Checkup:
                     yield Finding(f"last sync of {source.source}", "ok", what)
                 yield from _waiting(store, self.context.clock())
         except Step0Error as error:
-            yield failed("store", error)
+            yield failure_of("store", error)
 
     def _alerts(self) -> Iterator[Finding]:
         settings = self.loaded.settings.alerts
@@ -155,7 +157,7 @@ class Checkup:
             try:
                 webhook_url(settings.webhook_env, self.context.places.environ)
             except Step0Error as error:
-                yield failed("webhook", error)
+                yield failure_of("webhook", error)
             else:
                 yield Finding("webhook", "ok", f"its URL is in {settings.webhook_env}")
 

@@ -102,13 +102,13 @@ class Installed:
         from step0_wandb.wandb_api.address import RemoteAddress
         from step0_wandb.wandb_api.credentials import find_account
         from step0_wandb.wandb_api.download import Download, run_file
-        from step0_wandb.wandb_api.http import Limits
+        from step0_wandb.wandb_api.http import HttpLimits
 
         account = find_account(self.context.places)
         if record.url and not account.server.owns(record.url):
             raise SourceError(f"{key_text(record.key)} is not on {account.server.base_url}")
         give_up_s = min(self.give_up_s, self.context.give_up_s)
-        limits = Limits(deadline_s=give_up_s, patience_s=give_up_s, body_bytes=LARGEST)
+        limits = HttpLimits(deadline_s=give_up_s, give_up_s=give_up_s, body_bytes=LARGEST)
         download = Download(account, self.context.places.environ, limits)
         address = RemoteAddress(record.entity, record.project, record.run_id)
         client = replace(self.context, give_up_s=give_up_s).client()

@@ -1,4 +1,4 @@
-"""Runs asked for by name, many in one request; a batch that fails is halved, down to one run."""
+"""Runs read by name, many in one request; a batch that fails is halved, down to one run."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.records import OWN_JOB_TYPE
-from step0_wandb.wandb_api.client import ALIVE, ONE_RUN, PAGE
+from step0_wandb.wandb_api.client import ONE_RUN, PAGE, PROBE
 from step0_wandb.wandb_api.faults import BAD_REQUEST, NO_PROJECT, RequestFailed
 from step0_wandb.wandb_api.queries import (
     ORDER,
     Fields,
     batch_document,
+    chunks,
     is_whole,
     names_filter,
     page_document,
@@ -24,23 +25,23 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from step0_wandb.wandb_api.address import RemoteAddress
-    from step0_wandb.wandb_api.client import Asking, GraphQLClient
-    from step0_wandb.wandb_api.queries import Look
+    from step0_wandb.wandb_api.client import GraphQLClient, RetryPolicy
+    from step0_wandb.wandb_api.queries import HistoryQuery
 
 BATCH_SIZE = 25
 OWN = {"jobType": OWN_JOB_TYPE}
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """One run to be read by name, and what of its history."""
+class RunQuery:
+    """One run by name, and what to read of its history."""
 
     name: str
-    look: Look
+    history: HistoryQuery
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostRun:
     """A run that could not be read, and why."""
 
     name: str
@@ -48,8 +49,8 @@ class Lost:
 
 
 @dataclass(slots=True)
-class Batch:
-    """What came of asking for runs by name.
+class RunBatch:
+    """Runs that were read by name.
 
     Attributes
     ----------
@@ -60,7 +61,7 @@ class Batch:
     """
 
     nodes: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    lost: list[Lost] = field(default_factory=list)
+    lost: list[LostRun] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
 
 
@@ -78,7 +79,7 @@ class ProjectClient:
         self.client = client
         self._address = address
 
-    def ask(self, document: str, variables: Mapping[str, object], how: Asking) -> Mapping[str, Any]:
+    def ask(self, document: str, variables: Mapping[str, object], retry: RetryPolicy) -> Mapping[str, Any]:
         """Return the ``project`` of the answer.
 
         Raises
@@ -90,7 +91,7 @@ class ProjectClient:
         """
         home = {"entity": self._address.entity, "project": self._address.project}
         try:
-            data = self.client.ask(document, {**home, **variables}, how)
+            data = self.client.ask(document, {**home, **variables}, retry)
         except RequestFailed as failure:
             if failure.fault.smaller:
                 raise
@@ -101,30 +102,43 @@ class ProjectClient:
         found: Mapping[str, Any] = project
         return found
 
-    def batches(self, asks: Sequence[Ask], *, who: bool, how: Asking = ONE_RUN) -> Batch:
+    def fetch(self, document: str, variables: Mapping[str, object], retry: RetryPolicy) -> Mapping[str, Any]:
+        """Return what `ask` does, where nothing smaller can be asked for.
+
+        Raises
+        ------
+        SourceError, CredentialsError
+            As `GraphQLClient.fetch`, or there is no such project.
+        """
+        try:
+            return self.ask(document, variables, retry)
+        except RequestFailed as failure:
+            raise self.client.error(failure) from None
+
+    def read_runs(self, asks: Sequence[RunQuery], *, whole: bool, retry: RetryPolicy = ONE_RUN) -> RunBatch:
         """Return runs by name.
 
         Parameters
         ----------
-        who : bool
+        whole : bool
             Whether identity and config come with the rows.
-        how : Asking
-            How hard a run is asked for that comes with no other; then it is lost.
+        retry : RetryPolicy
+            How often a single run is asked for before it is lost.
 
         Raises
         ------
         SourceError, CredentialsError
             The server does not answer, or not for any run.
         """
-        result = Batch()
-        parts = deque(_chunks(asks, self.batch_size))
+        result = RunBatch()
+        parts = deque(chunks(asks, self.batch_size))
         while parts:
             part = parts.popleft()
             try:
-                project = self.ask(*_question(part, who=who), PAGE if len(part) > 1 else how)
+                project = self.ask(*_question(part, whole=whole), PAGE if len(part) > 1 else retry)
                 left = _take(result, part, project, strict=())
             except RequestFailed as failure:
-                needed = ("config", "history", "sampledHistory") if who else ("history", "sampledHistory")
+                needed = ("config", "history", "sampledHistory") if whole else ("history", "sampledHistory")
                 left = _take(result, part, usable(failure), strict=needed)
                 if len(part) == 1 and left:
                     self._lose(result, part[0].name, failure)
@@ -132,10 +146,10 @@ class ProjectClient:
                 if failure.fault is BAD_REQUEST:
                     self.batch_size = 1
             # Halves go to the end: between two failures the good ones show that the server lives.
-            parts.extend(_chunks(left, self.batch_size if self.batch_size == 1 else -(-len(part) // 2)))
+            parts.extend(chunks(left, self.batch_size if self.batch_size == 1 else -(-len(part) // 2)))
         return result
 
-    def _lose(self, result: Batch, name: str, failure: RequestFailed) -> None:
+    def _lose(self, result: RunBatch, name: str, failure: RequestFailed) -> None:
         """Note a run as lost, once it is sure that the server lives and the run is there."""
         if failure.fault is BAD_REQUEST:
             raise self.client.error(failure)
@@ -145,12 +159,9 @@ class ProjectClient:
             "order": ORDER,
             "own": to_json(OWN),
         }
-        try:
-            project = self.ask(page_document(Fields.NAME), variables, ALIVE)
-        except RequestFailed as dead:
-            raise self.client.error(dead) from None
+        project = self.fetch(page_document(Fields.NAME), variables, PROBE)
         if read_page(project.get("runs")).nodes:
-            result.lost.append(Lost(name, f"the server {failure}"))
+            result.lost.append(LostRun(name, f"the server {failure}"))
         else:
             result.gone.append(name)
 
@@ -161,17 +172,17 @@ def usable(failure: RequestFailed) -> Mapping[str, Any]:
     return project if isinstance(project, dict) else {}
 
 
-def _question(part: Sequence[Ask], *, who: bool) -> tuple[str, dict[str, object]]:
+def _question(part: Sequence[RunQuery], *, whole: bool) -> tuple[str, dict[str, object]]:
     variables: dict[str, object] = {}
     for index, ask in enumerate(part):
         variables[f"name{index}"] = ask.name
-        variables |= ask.look.variables(str(index))
-    return batch_document(len(part), who=who), variables
+        variables |= ask.history.variables(str(index))
+    return batch_document(len(part), whole=whole), variables
 
 
 def _take(
-    result: Batch, part: Sequence[Ask], project: Mapping[str, Any], *, strict: tuple[str, ...]
-) -> list[Ask]:
+    result: RunBatch, part: Sequence[RunQuery], project: Mapping[str, Any], *, strict: tuple[str, ...]
+) -> list[RunQuery]:
     """Move the runs of an answer into the result; return those that are to be asked again."""
     left = []
     for index, ask in enumerate(part):
@@ -183,7 +194,3 @@ def _take(
         else:
             left.append(ask)
     return left
-
-
-def _chunks(asks: Sequence[Ask], size: int) -> list[Sequence[Ask]]:
-    return [asks[start : start + size] for start in range(0, len(asks), size)]

@@ -1,18 +1,15 @@
-"""GraphQL to a W&B server: retries that obey the server, patience, and no secret in any text."""
+"""GraphQL to a W&B server: retries that obey the server, a time to give up, and no secret in any text."""
 
 from __future__ import annotations
 
-import base64
 import json
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from itertools import count
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from tenacity import Retrying, retry_if_exception
-
-from step0_wandb import __version__
 from step0_wandb.text.formatting import clean
 from step0_wandb.wandb_api.faults import (
     BAD_REQUEST,
@@ -24,62 +21,61 @@ from step0_wandb.wandb_api.faults import (
     RequestFailed,
     fault_of_status,
 )
-from step0_wandb.wandb_api.http import HttpTransport, Limits
-from step0_wandb.wandb_api.shapes import misfit
+from step0_wandb.wandb_api.http import USER_AGENT, HttpLimits, HttpTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from tenacity import RetryCallState
-
     from step0_wandb.errors import Step0Error
     from step0_wandb.wandb_api.credentials import Account
     from step0_wandb.wandb_api.faults import Fault
-    from step0_wandb.wandb_api.http import Reply, Transport
-    from step0_wandb.wandb_api.rate_limit import Pace
+    from step0_wandb.wandb_api.http import Reply
+    from step0_wandb.wandb_api.rate_limit import RateLimiter
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
 _DETAIL, _HEAD = 120, 2048
+_READ = {"project", "run", "runs", "node", "pageInfo", "historyKeys", "keys", "files"}
+_WRITTEN = {"artifactCollection", "artifactMembership", "allViews", "upsertView", "view", "upsertModel"}
+_OBJECTS = _READ | _WRITTEN | {"viewer", "teams", "models", "stopRun"}
+_LISTS = {"edges"}
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """How hard one question is asked.
+class RetryPolicy:
+    """How often one request is sent.
 
     Attributes
     ----------
     attempts : int or None
-        Failures after which fewer runs are asked for; None goes on until patience ends.
+        Failures after which the caller asks for fewer runs; None goes on until it is time to give up.
     is_progress : bool
-        Whether an answer is a good page, with which patience begins anew.
+        Whether an answer is a good page, which restarts the time to give up.
     """
 
     attempts: int | None = None
     is_progress: bool = True
 
 
-PAGE = Asking(attempts=3)
-"""A page or batch of runs: after three failures it is asked smaller."""
-ONE_RUN = Asking(attempts=6)
-"""A single run: nothing smaller is left, and a run is called poisoned only once it surely is."""
-ALIVE = Asking(is_progress=False)
-"""A light question whose answer shows that the server lives, not that it gives what is needed."""
+PAGE = RetryPolicy(attempts=3)
+"""A page or batch of runs: after three failures the caller asks for fewer."""
+ONE_RUN = RetryPolicy(attempts=6)
+"""A single run: nothing smaller is left to ask for."""
+PROBE = RetryPolicy(is_progress=False)
+"""A light request whose answer shows that the server is up, not that it gives what is needed."""
 
 
 class GraphQLClient:
-    """Asks one server with one key; one for each source, so that its counts are the source's.
+    """Asks one server with one key; one client a source, so that its counts are those of the source.
 
     Parameters
     ----------
-    account : Account
-        Server and key.
-    pace : Pace
+    limiter : RateLimiter
         Shared by the clients of all sources.
     environ : mapping
         For proxies and CA bundle.
-    transport : Transport, optional
-        What carries the requests; HTTP to the account's server unless given.
+    transport : HttpTransport, optional
+        HTTP to the account's server unless given.
 
     Attributes
     ----------
@@ -93,32 +89,30 @@ class GraphQLClient:
         self,
         account: Account,
         *,
-        pace: Pace,
+        limiter: RateLimiter,
         environ: Mapping[str, str],
-        limits: Limits = Limits(),  # noqa: B008 - frozen
-        transport: Transport | None = None,
+        limits: HttpLimits = HttpLimits(),  # noqa: B008 - frozen
+        transport: HttpTransport | None = None,
     ) -> None:
         self.server = account.server
         self.requests = 0
         self.bytes_read = 0
-        self._pace = pace
+        self._limiter = limiter
         self._limits = limits
-        self._basic = base64.b64encode(f"api:{account.key}".encode()).decode()
-        self._secrets = (account.key, self._basic)
-        self._transport = transport or self._http(environ)
-        self._trouble_since: float | None = None
-
-    def _http(self, environ: Mapping[str, str]) -> HttpTransport:
+        self._secrets = (account.key, account.basic_auth)
         headers = {
-            "Authorization": f"Basic {self._basic}",
+            "Authorization": f"Basic {account.basic_auth}",
             "Content-Type": "application/json",
             "Accept": "application/json",
-            "User-Agent": f"step0-wandb/{__version__}",
+            "User-Agent": USER_AGENT,
         }
         url = f"{self.server.base_url}/graphql"
-        return HttpTransport(url, headers, environ=environ, limits=self._limits)
+        self._transport = transport or HttpTransport(url, headers, environ=environ, limits=limits)
+        self._trouble_since: float | None = None
 
-    def ask(self, document: str, variables: Mapping[str, Any], how: Asking = Asking()) -> Mapping[str, Any]:
+    def ask(
+        self, document: str, variables: Mapping[str, Any], retry: RetryPolicy = RetryPolicy()
+    ) -> Mapping[str, Any]:
         """Return the ``data`` of the answer.
 
         Raises
@@ -126,61 +120,72 @@ class GraphQLClient:
         RequestFailed
             The request is not to be repeated as it is; it carries the usable part of the data.
         SourceError
-            No good page came for as long as patience lasts.
+            No good page came until it was time to give up.
         """
-        if self._trouble_since is None:
-            self._trouble_since = self.now()
-        patience = _Patience(self, how)
-        retrying = Retrying(
-            retry=retry_if_exception(_is_retried),
-            stop=patience.ends,
-            wait=self._wait,
-            sleep=self._pace.time.sleep,
-            reraise=True,
-        )
         body = json.dumps({"query": document, "variables": variables}).encode()
-        try:
-            data = retrying(self._once, body)
-        except RequestFailed as failure:
-            if patience.is_over:
-                raise self._given_up(failure) from None
-            raise
-        if how.is_progress:
+        clock = self._limiter.clock
+        began = clock.now()
+        if self._trouble_since is None:
+            self._trouble_since = began
+        failures = 0
+        for attempt in count():
+            try:
+                data = self._once(body)
+                break
+            except RequestFailed as failure:
+                if not failure.fault.retried:
+                    raise
+                failures += failure.fault.smaller
+                if retry.attempts is not None and failure.fault.smaller:
+                    was_slow = retry is PAGE and clock.now() - began > self._limits.deadline_s
+                    if failures >= retry.attempts or was_slow:
+                        raise
+                wait_s = self._wait_s(failure, attempt)
+                if self.waited_too_long(wait_s):
+                    raise self._time_to_give_up(failure) from None
+                clock.sleep(wait_s)
+        if retry.is_progress:
             self._trouble_since = None
         return data
+
+    def fetch(
+        self, document: str, variables: Mapping[str, Any], retry: RetryPolicy = RetryPolicy()
+    ) -> Mapping[str, Any]:
+        """Return what `ask` does, with every failure as the error that the user reads.
+
+        Raises
+        ------
+        SourceError, CredentialsError
+            The fault is final, or retries did not help.
+        """
+        try:
+            return self.ask(document, variables, retry)
+        except RequestFailed as failure:
+            raise self.error(failure) from None
 
     def error(self, failure: RequestFailed) -> Step0Error:
         """Return the error for the user that a failure amounts to."""
         return failure.as_error(self.server.base_url)
 
     def waited_too_long(self, more_s: float) -> bool:
-        """Return whether patience ends within the next `more_s` seconds."""
-        now = self.now()
+        """Return whether it will be time to give up within the next `more_s` seconds."""
+        now = self._limiter.clock.now()
         since = now if self._trouble_since is None else self._trouble_since
-        return now + more_s - since > self._limits.patience_s
+        return now + more_s - since > self._limits.give_up_s
 
-    @property
-    def deadline_s(self) -> float:
-        """Return how long one request may take, in seconds."""
-        return self._limits.deadline_s
-
-    def now(self) -> float:
-        """Return monotonic seconds."""
-        return self._pace.time.now()
-
-    def _given_up(self, failure: RequestFailed) -> Step0Error:
+    def _time_to_give_up(self, failure: RequestFailed) -> Step0Error:
         error = self.error(failure)
-        error.message += f"; given up after {self._limits.patience_s:g} s without a good page"
+        error.message += f"; given up after {self._limits.give_up_s:g} s without a good page"
         return error
 
     def _once(self, body: bytes) -> Mapping[str, Any]:
-        with self._pace.turn():
+        with self._limiter.slot():
             self.requests += 1
             reply = self._transport.post(body)
         self.bytes_read += len(reply.body)
-        wait_s = _asked_to_wait(reply.headers, self._pace.time.today)
+        wait_s = _asked_to_wait(reply.headers, self._limiter.clock.today)
         if wait_s is not None and reply.headers.get("ratelimit-remaining", "1").strip() == "0":
-            self._pace.hold(min(wait_s, self._limits.patience_s))
+            self._limiter.hold(min(wait_s, self._limits.give_up_s))
         if fault := fault_of_status(reply.status):
             raise RequestFailed(fault, self._detail(fault, reply), wait_s=wait_s)
         return self._data(reply.body)
@@ -222,40 +227,13 @@ class GraphQLClient:
             text = text.replace(secret, "***")
         return clean(text)[:_DETAIL]  # the head alone: a tail might be half a key
 
-    def _wait(self, state: RetryCallState) -> float:
-        """Return how long to wait, in seconds: what the server asks, else doubling, with a spread."""
-        failure = state.outcome.exception() if state.outcome else None
-        if isinstance(failure, RequestFailed) and failure.wait_s is not None:
-            self._pace.hold(min(failure.wait_s, self._limits.patience_s))
+    def _wait_s(self, failure: RequestFailed, attempt: int) -> float:
+        """Return how long to wait: as the server asks, else doubling, with a random spread."""
+        if failure.wait_s is not None:
+            self._limiter.hold(min(failure.wait_s, self._limits.give_up_s))
             return failure.wait_s
-        wait_s = min(_FIRST_WAIT_S * 2.0 ** (state.attempt_number - 1), _LONGEST_WAIT_S)
-        return wait_s * (0.75 + 0.5 * self._pace.time.chance())
-
-
-class _Patience:
-    """Decides when one question has been asked often enough."""
-
-    def __init__(self, client: GraphQLClient, how: Asking) -> None:
-        self.is_over = False
-        self._client = client
-        self._how = how
-        self._failures = 0
-        self._began = client.now()
-
-    def ends(self, state: RetryCallState) -> bool:
-        failure = state.outcome.exception() if state.outcome else None
-        smaller = isinstance(failure, RequestFailed) and failure.fault.smaller
-        self._failures += smaller
-        if self._how.attempts is not None and smaller:
-            long = self._client.now() - self._began > self._client.deadline_s
-            if self._failures >= self._how.attempts or (long and self._how is PAGE):
-                return True
-        self.is_over = self._client.waited_too_long(state.upcoming_sleep)
-        return self.is_over
-
-
-def _is_retried(error: BaseException) -> bool:
-    return isinstance(error, RequestFailed) and error.fault.retried
+        wait_s = min(_FIRST_WAIT_S * 2.0**attempt, _LONGEST_WAIT_S)
+        return wait_s * (0.75 + 0.5 * self._limiter.clock.chance())
 
 
 def _asked_to_wait(headers: Mapping[str, str], today: Callable[[], datetime]) -> float | None:
@@ -270,3 +248,31 @@ def _asked_to_wait(headers: Mapping[str, str], today: Callable[[], datetime]) ->
             continue
         return max(0.0, (moment.replace(tzinfo=moment.tzinfo or UTC) - today()).total_seconds())
     return None
+
+
+def misfit(data: Mapping[str, Any], path: str = "data") -> str:
+    """Return the first field that is not of the kind that the schema says; empty where all are.
+
+    W&B keeps its schema; a proxy, a mirror or a mock need not, and only an object has fields. Null fits
+    everywhere: it is how GraphQL says that something is missing. Values of a run are not looked at, so
+    that one odd run costs itself and not its page.
+
+    Examples
+    --------
+    >>> misfit({"project": {"runs": {"edges": [{"node": None}]}}})
+    ''
+    >>> misfit({"project": {"runs": {"edges": "none"}}})
+    'data.project.runs.edges'
+    """
+    for name, value in data.items():
+        here = f"{path}.{name}"
+        if value is None or name not in _OBJECTS | _LISTS:
+            continue
+        if not isinstance(value, list if name in _LISTS else dict):
+            return here
+        for part in value if name in _LISTS else (value,):
+            if part is not None and not isinstance(part, dict):
+                return here
+            if odd := misfit(part or {}, here):
+                return odd
+    return ""

@@ -1,4 +1,4 @@
-"""What every request needs from outside the process: where the key is, the time, and how long to try."""
+"""What every request needs from outside the process: the key, the time, and how long to try."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from step0_wandb.wandb_api.client import GraphQLClient
     from step0_wandb.wandb_api.credentials import Places, Server
-    from step0_wandb.wandb_api.rate_limit import Pace
+    from step0_wandb.wandb_api.rate_limit import RateLimiter
 
 
 @dataclass(frozen=True)
@@ -56,16 +56,16 @@ class Context:
         """
         from step0_wandb.wandb_api.client import GraphQLClient
         from step0_wandb.wandb_api.credentials import find_account
-        from step0_wandb.wandb_api.http import Limits
+        from step0_wandb.wandb_api.http import HttpLimits
 
-        usual_s = Limits().deadline_s
-        limits = Limits(deadline_s=min(usual_s, self.give_up_s or usual_s), patience_s=self.give_up_s)
+        usual_s = HttpLimits().deadline_s
+        limits = HttpLimits(deadline_s=min(usual_s, self.give_up_s or usual_s), give_up_s=self.give_up_s)
         account = find_account(self.places)
-        return GraphQLClient(account, pace=self._pace, environ=self.places.environ, limits=limits)
+        return GraphQLClient(account, limiter=self._limiter, environ=self.places.environ, limits=limits)
 
     @cached_property
-    def _pace(self) -> Pace:
-        """One rate for all sources together."""
-        from step0_wandb.wandb_api.rate_limit import Pace
+    def _limiter(self) -> RateLimiter:
+        """Return the one rate limiter of all sources."""
+        from step0_wandb.wandb_api.rate_limit import RateLimiter
 
-        return Pace()
+        return RateLimiter()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from step0_wandb.records import OWN_JOB_TYPE
 from step0_wandb.wandb_api.batches import OWN, ProjectClient
-from step0_wandb.wandb_api.client import Asking
+from step0_wandb.wandb_api.client import RetryPolicy
 from step0_wandb.wandb_api.faults import FORBIDDEN, RequestFailed
 from step0_wandb.wandb_api.queries import Fields, page_document, read_page, to_json
 
@@ -55,7 +55,11 @@ class RunControl:
         after = None
         while True:
             order = {"after": after, "order": "-created_at"}
-            page = read_page(self._ask(page_document(Fields.WHO), variables | order).get("runs"))
+            page = read_page(
+                self._project.fetch(page_document(Fields.IDENTITY), variables | order, RetryPolicy()).get(
+                    "runs"
+                )
+            )
             found += (node for node in page.nodes if node.job_type != OWN_JOB_TYPE)
             after = page.end
             if after is None:
@@ -80,7 +84,7 @@ class RunControl:
             As `created_since`; that this key may not stop the run is no error.
         """
         try:
-            answer = self._client.ask(_STOP, {"id": str(self._run(run_id).get("id", ""))}, Asking())
+            answer = self._client.ask(_STOP, {"id": str(self._run(run_id).get("id", ""))}, RetryPolicy())
         except RequestFailed as failure:
             if failure.fault is FORBIDDEN:
                 return False
@@ -88,10 +92,4 @@ class RunControl:
         return bool((answer.get("stopRun") or {}).get("success"))
 
     def _run(self, run_id: str) -> Mapping[str, Any]:
-        return self._ask(_RUN, {"run": run_id}).get("run") or {}
-
-    def _ask(self, document: str, variables: Mapping[str, object]) -> Mapping[str, Any]:
-        try:
-            return self._project.ask(document, variables, Asking())
-        except RequestFailed as failure:
-            raise self._client.error(failure) from None
+        return self._project.fetch(_RUN, {"run": run_id}, RetryPolicy()).get("run") or {}

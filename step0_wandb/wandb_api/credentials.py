@@ -20,6 +20,7 @@ import configparser
 import importlib.util
 import netrc
 import re
+from base64 import b64encode
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -106,6 +107,11 @@ class Account:
     server: Server
     key: str = field(repr=False)
     key_origin: str
+
+    @property
+    def basic_auth(self) -> str:
+        """Return the credentials of HTTP Basic, as W&B takes them."""
+        return b64encode(f"api:{self.key}".encode()).decode()
 
 
 def find_server(places: Places, base_url: str | None = None) -> Server:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import time
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_after_delay, wait_exponential
-
-from step0_wandb import __version__
 from step0_wandb.errors import SourceError
-from step0_wandb.wandb_api.client import Asking
+from step0_wandb.wandb_api.client import RetryPolicy
 from step0_wandb.wandb_api.faults import REDIRECT, RequestFailed, fault_of_status
-from step0_wandb.wandb_api.http import HttpTransport
+from step0_wandb.wandb_api.http import USER_AGENT, HttpTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,13 +19,13 @@ if TYPE_CHECKING:
     from step0_wandb.wandb_api.address import RemoteAddress
     from step0_wandb.wandb_api.client import GraphQLClient
     from step0_wandb.wandb_api.credentials import Account
-    from step0_wandb.wandb_api.http import Limits
+    from step0_wandb.wandb_api.http import HttpLimits
 
 _TRIES = 3
 _MOVED = range(300, 400)
 _SIGNATURES = frozenset({"x-amz-signature", "x-goog-signature", "signature", "sig"})
 """Query parameters by which S3, Google, CloudFront and Azure recognise a signed address."""
-_FEW = Asking(attempts=2)
+_FEW = RetryPolicy(attempts=2)
 _FILE = """
 query Step0RunFile($entity: String!, $project: String!, $run: String!, $names: [String]) {
   project(name: $project, entityName: $entity) {
@@ -50,7 +47,7 @@ class Download:
 
     account: Account
     environ: Mapping[str, str] = field(repr=False)  # the key may be in it
-    limits: Limits
+    limits: HttpLimits
     sleep: Callable[[float], None] = time.sleep
 
     def read(self, url: str) -> bytes:
@@ -63,17 +60,16 @@ class Download:
         SourceError
             It lies at an address that is not to be asked.
         """
-        retrying = Retrying(
-            retry=retry_if_exception(lambda error: isinstance(error, RequestFailed) and error.fault.retried),
-            stop=stop_after_attempt(_TRIES) | stop_after_delay(self.limits.patience_s),
-            wait=wait_exponential(multiplier=0.5, max=8),
-            sleep=self.sleep,
-            reraise=True,
-        )
-        try:
-            return retrying(self._body, urljoin(f"{self.account.server.base_url}/", url))
-        except ValueError as error:  # of urllib, such as a bracket that is not closed
-            raise SourceError(f"the server points to what is no address: {error}") from None
+        for attempt in count(1):
+            try:
+                return self._body(urljoin(f"{self.account.server.base_url}/", url))
+            except RequestFailed as failure:
+                if attempt == _TRIES or not failure.fault.retried:
+                    raise
+                self.sleep(0.5 * 2**attempt)
+            except ValueError as error:  # of urllib, such as a bracket that is not closed
+                raise SourceError(f"the server points to what is not a valid address: {error}") from None
+        raise AssertionError
 
     def _body(self, url: str) -> bytes:
         for _ in range(_TRIES):
@@ -93,11 +89,10 @@ class Download:
 
     def _headers(self, url: str) -> dict[str, str]:
         """Return the headers for an address: with the key for the W&B server, without for storage."""
-        headers = {"User-Agent": f"step0-wandb/{__version__}"}
+        headers = {"User-Agent": USER_AGENT}
         base, there = urlsplit(self.account.server.base_url), urlsplit(url)
         if (base.scheme, base.netloc) == (there.scheme, there.netloc):
-            basic = base64.b64encode(f"api:{self.account.key}".encode()).decode()
-            return {**headers, "Authorization": f"Basic {basic}"}
+            return {**headers, "Authorization": f"Basic {self.account.basic_auth}"}
         signed = _SIGNATURES & {name.lower() for name, _ in parse_qsl(there.query)}
         if there.scheme not in {"https", base.scheme} or there.username or not signed:
             raise SourceError("the server points to an unsigned address on another host, which is not asked")
@@ -113,11 +108,11 @@ def run_file(client: GraphQLClient, download: Download, address: RemoteAddress, 
         It cannot be read.
     """
     who = {"entity": address.entity, "project": address.project, "run": address.run_id}
+    data = client.fetch(_FILE, {**who, "names": [name]}, _FEW)
+    run = (data.get("project") or {}).get("run") or {}
+    edges = (run.get("files") or {}).get("edges") or ()
+    urls = [str(edge["node"]["url"]) for edge in edges if (edge.get("node") or {}).get("url")]
     try:
-        data = client.ask(_FILE, {**who, "names": [name]}, _FEW)
-        run = (data.get("project") or {}).get("run") or {}
-        edges = (run.get("files") or {}).get("edges") or ()
-        urls = [str(edge["node"]["url"]) for edge in edges if (edge.get("node") or {}).get("url")]
         return download.read(urls[0]) if urls else None
     except RequestFailed as failure:
         raise client.error(failure) from None

@@ -1,7 +1,7 @@
 """HTTP to one address: bounded in time and size, no redirects, no ambient settings.
 
-The `timeout` of requests bounds each read, so that an answer that drips in lasts for ever. Here a
-request has a deadline as a whole: when it passes, its socket is shut down from a timer thread.
+The `timeout` of requests bounds each read alone: an answer that comes byte by byte could take forever.
+Here the whole request has a deadline. When it passes, a timer thread shuts the socket down.
 """
 
 from __future__ import annotations
@@ -9,22 +9,23 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
 
+from step0_wandb import __version__
 from step0_wandb.errors import UsageError
 from step0_wandb.wandb_api.faults import CERTIFICATE, NO_CONNECTION, TOO_LARGE, TOO_SLOW, RequestFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
+USER_AGENT = f"step0-wandb/{__version__}"
 _CHUNK = 1 << 16
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 """Those of requests, then the one that the Go part of the wandb client knows."""
@@ -32,22 +33,22 @@ _MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class HttpLimits:
     """How long and how much one may wait and take.
 
     Attributes
     ----------
     connect_s, deadline_s : float
         Seconds to connect, and for a whole request.
-    patience_s : float
-        Seconds without a good page after which a source is given up.
+    give_up_s : float
+        Seconds without a good page after which reading is given up.
     body_bytes : int
         Largest answer, unpacked.
     """
 
     connect_s: float = 10.0
     deadline_s: float = 30.0
-    patience_s: float = 120.0
+    give_up_s: float = 120.0
     body_bytes: int = 64 * _MIB
 
 
@@ -58,13 +59,6 @@ class Reply:
     status: int
     headers: Mapping[str, str]
     body: bytes
-
-
-class Transport(Protocol):
-    """The seam between queries and the network."""
-
-    def post(self, body: bytes) -> Reply:
-        """Send `body` as JSON; raise `RequestFailed` where no whole answer comes back."""
 
 
 class HttpTransport:
@@ -86,7 +80,7 @@ class HttpTransport:
     """
 
     def __init__(
-        self, url: str, headers: Mapping[str, str], *, environ: Mapping[str, str], limits: Limits
+        self, url: str, headers: Mapping[str, str], *, environ: Mapping[str, str], limits: HttpLimits
     ) -> None:
         self._url = url
         self._limits = limits
@@ -95,7 +89,8 @@ class HttpTransport:
         self._session.headers.update(headers)
         self._session.proxies.update(_proxies(url, environ))
         self._session.verify = _ca_bundle(environ)
-        self._session.mount(f"{urlsplit(url).scheme}://", _CuttableAdapter())
+        self._adapter = _CuttableAdapter()
+        self._session.mount(f"{urlsplit(url).scheme}://", self._adapter)
 
     def close(self) -> None:
         """Close the connections."""
@@ -122,17 +117,22 @@ class HttpTransport:
         return self._send("GET", None)
 
     def _send(self, method: str, body: bytes | None) -> Reply:
-        begun = time.monotonic()
-        with _deadline(self._limits.deadline_s) as watch:
-            try:
-                reply = self._whole(method, body)
-            except requests.RequestException as error:
-                # A read that waits as long may end before the watch; requests calls that a lost connection.
-                late = watch.expired or time.monotonic() - begun >= self._limits.deadline_s
-                raise self._failure(error, late=late) from None
-            if watch.expired:  # a cut answer without a length looks whole
-                raise RequestFailed(TOO_SLOW, f"not within {self._limits.deadline_s:g} s")
-            return reply
+        begun, adapter = time.monotonic(), self._adapter
+        adapter.was_cut = False
+        timer = threading.Timer(self._limits.deadline_s, adapter.cut)
+        timer.daemon = True
+        timer.start()
+        try:
+            reply = self._whole(method, body)
+        except requests.RequestException as error:
+            # A read that waits as long may end before the timer; requests calls that a lost connection.
+            late = adapter.was_cut or time.monotonic() - begun >= self._limits.deadline_s
+            raise self._failure(error, late=late) from None
+        finally:
+            timer.cancel()
+        if adapter.was_cut:  # a cut answer without a length looks whole
+            raise self._too_slow()
+        return reply
 
     def _whole(self, method: str, body: bytes | None) -> Reply:
         timeout = (self._limits.connect_s, self._limits.deadline_s)
@@ -147,10 +147,13 @@ class HttpTransport:
             headers = {name.lower(): value for name, value in response.headers.items()}
             return Reply(response.status_code, headers, bytes(received))
 
+    def _too_slow(self) -> RequestFailed:
+        return RequestFailed(TOO_SLOW, f"not within {self._limits.deadline_s:g} s")
+
     def _failure(self, error: requests.RequestException, *, late: bool) -> RequestFailed:
         """Return what an error means; its own text may name proxies with their passwords."""
         if late or isinstance(error, requests.Timeout):
-            return RequestFailed(TOO_SLOW, f"not within {self._limits.deadline_s:g} s")
+            return self._too_slow()
         if isinstance(error, requests.exceptions.SSLError):
             return RequestFailed(CERTIFICATE)
         if isinstance(error, requests.exceptions.ProxyError):
@@ -191,75 +194,44 @@ def _ca_bundle(environ: Mapping[str, str]) -> str | bool:
     return True
 
 
-class _Watch:
-    """Knows the connection of the request under way, and cuts it when the time is up."""
+class _CuttableAdapter(HTTPAdapter):
+    """Knows the socket of the request under way, so that a timer can cut it; one request at a time.
+
+    A read timeout, or a deadline checked between reads of the body, would leave the headers unbounded.
+    With ``Connection: close`` the connection forgets its socket before the body is read, so the socket
+    is remembered here.
+    """
 
     def __init__(self) -> None:
-        self.expired = False
-        self._lock = threading.Lock()
+        super().__init__()
+        self.was_cut = False
         self._connection: Any = None
-        self._over = False
-
-    def see(self, connection: Any) -> None:
-        with self._lock:
-            self._connection = connection
-
-    def end(self) -> None:
-        with self._lock:
-            self._over = True
+        self._socket: Any = None
 
     def cut(self) -> None:
-        with self._lock:
-            if self._over:
-                return
-            self.expired = True
-            sock = getattr(self._connection, "sock", None)
-            if isinstance(sock, socket.socket):
-                try:
-                    socket.socket.shutdown(sock, socket.SHUT_RDWR)  # under TLS as well: wakes the reader
-                except OSError:
-                    return  # it was gone already
-
-
-_watch: ContextVar[_Watch | None] = ContextVar("_watch", default=None)
-
-
-@contextmanager
-def _deadline(seconds: float) -> Iterator[_Watch]:
-    watch = _Watch()
-    timer = threading.Timer(seconds, watch.cut)
-    timer.daemon = True
-    token = _watch.set(watch)
-    timer.start()
-    try:
-        yield watch
-    finally:
-        watch.end()
-        timer.cancel()
-        _watch.reset(token)
-
-
-class _Cuttable:
-    """Shows a connection to the watch of its request; mixed into the connection class of a pool."""
-
-    def connect(self) -> None:
-        self._show()
-        super().connect()  # type: ignore[misc]
-
-    def request(self, *arguments: Any, **options: Any) -> None:
-        self._show()
-        super().request(*arguments, **options)  # type: ignore[misc]
-
-    def _show(self) -> None:
-        if watch := _watch.get():
-            watch.see(self)
-
-
-class _CuttableAdapter(HTTPAdapter):
-    """Makes every connection cuttable, also those through a proxy."""
+        """Shut the socket down, which wakes up whatever waits for it."""
+        self.was_cut = True
+        sock = getattr(self._connection, "sock", None) or self._socket
+        if isinstance(sock, socket.socket):
+            with suppress(OSError):  # it was gone already
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # of the plain socket, also below TLS
 
     def get_connection_with_tls_context(self, *arguments: Any, **options: Any) -> Any:
+        """Return a pool whose connections tell this adapter when they are used."""
         pool: Any = super().get_connection_with_tls_context(*arguments, **options)
-        if not issubclass(pool.ConnectionCls, _Cuttable):
-            pool.ConnectionCls = type("Cuttable", (_Cuttable, pool.ConnectionCls), {})
+        if not hasattr(pool.ConnectionCls, "cuttable"):
+            adapter = self
+
+            class Cuttable(pool.ConnectionCls):  # type: ignore[misc]
+                cuttable = True
+
+                def connect(self) -> None:
+                    adapter._connection = self
+                    super().connect()
+
+                def getresponse(self) -> Any:
+                    adapter._connection, adapter._socket = self, self.sock
+                    return super().getresponse()
+
+            pool.ConnectionCls = Cuttable
         return pool

@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 from step0_wandb.records import HistoryRow
 from step0_wandb.text.nested import collect_numbers
@@ -24,15 +24,17 @@ if TYPE_CHECKING:
 
     from step0_wandb.records import Json
 
+_Item = TypeVar("_Item")
+
 STEP = "_step"
 LABEL_TAGS = ("step0-ok", "step0-bad", "step0-skip")
 """The tags with which people label runs in W&B."""
 ORDER = "+created_at"
-MOST_BESIDES = 500
-"""Runs that a light selection brings at one time."""
+LIGHT_PAGE = 500
+"""Runs in a page without config and history."""
 
 _PAGE_INFO = "pageInfo { endCursor hasNextPage }"
-SHAPES = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
+SHAPE_ERRORS = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
 """What reading an answer of an unknown shape raises."""
 _ODD = "the server describes it in an unknown way ({})"
 
@@ -53,7 +55,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class HistoryQuery:
     """What is read of a run's history at one time.
 
     Attributes
@@ -85,7 +87,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class HistoryPart:
     """What one look at a history showed.
 
     Attributes
@@ -123,7 +125,7 @@ class RunNode:
     user: str | None = None
     config: Mapping[str, Json] = field(default_factory=dict, repr=False)
     line_count: int | None = None
-    seen: Seen = Seen()
+    seen: HistoryPart = HistoryPart()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ class RunPage:
     end: str | None = None
 
 
-class Unreadable(ValueError):  # noqa: N818 - as RequestFailed
+class UnreadableRun(ValueError):  # noqa: N818 - as RequestFailed
     """A run in an answer is not what the protocol says."""
 
 
@@ -153,27 +155,27 @@ class Fields(Enum):
     """What is asked of each run of a page."""
 
     NAME = "name jobType"
-    WHO = "name displayName state createdAt heartbeatAt tags group jobType user { username }"
+    IDENTITY = "name displayName state createdAt heartbeatAt tags group jobType user { username }"
     ALL = "all"
 
 
-def page_document(fields: Fields, besides: Sequence[str] = ()) -> str:
+def page_document(fields: Fields, light: Sequence[str] = ()) -> str:
     """Return the query of a page of runs, with how many there are in all, and how many are our own.
 
     Parameters
     ----------
-    besides : sequence of str
-        Names of further selections that come along without config and history; each takes its filter
-        from the variable of its name.
+    light : sequence of str
+        Names of further lists of runs, without config and history; each takes its filter from the
+        variable of its name.
     """
     variables = "$filters: JSONString, $first: Int, $after: String, $order: String, $own: JSONString"
     extra = "total: runCount own: runCount(filters: $own) "
     if fields is Fields.ALL:
         variables += ", $specs: [JSONString!]!, $low: Int64!, $high: Int64!, $rows: Int!"
-    for name in besides:
+    for name in light:
         variables += f", ${name}: JSONString"
-        extra += f"{name}: runs(filters: ${name}, first: {MOST_BESIDES}, order: $order) "
-        extra += f"{_connection(Fields.WHO.value)} "
+        extra += f"{name}: runs(filters: ${name}, first: {LIGHT_PAGE}, order: $order) "
+        extra += f"{_connection(Fields.IDENTITY.value)} "
     node = _everything() if fields is Fields.ALL else fields.value
     return (
         f"query Step0Page($entity: String!, $project: String!, {variables}) {{ "
@@ -182,12 +184,12 @@ def page_document(fields: Fields, besides: Sequence[str] = ()) -> str:
     )
 
 
-def batch_document(size: int, *, who: bool) -> str:
+def batch_document(size: int, *, whole: bool) -> str:
     """Return the query of `size` runs by name, ``r0`` to ``r<size - 1>``, each with windows of its own.
 
     Parameters
     ----------
-    who : bool
+    whole : bool
         Whether identity and config come with the rows.
     """
     declared = "".join(
@@ -195,7 +197,7 @@ def batch_document(size: int, *, who: bool) -> str:
         for i in range(size)
     )
     fields = (
-        f"r{i}: run(name: $name{i}) {{ {_everything(str(i)) if who else f'name {_history(str(i))}'} }}"
+        f"r{i}: run(name: $name{i}) {{ {_everything(str(i)) if whole else f'name {_history(str(i))}'} }}"
         for i in range(size)
     )
     return (
@@ -209,7 +211,7 @@ def _connection(node: str) -> str:
 
 
 def _everything(suffix: str = "") -> str:
-    return f"{Fields.WHO.value} config historyLineCount {_history(suffix)}"
+    return f"{Fields.IDENTITY.value} config historyLineCount {_history(suffix)}"
 
 
 def _history(suffix: str = "") -> str:
@@ -241,7 +243,7 @@ def _readable(nodes: Iterable[Any], strict: tuple[str, ...]) -> Iterator[RunNode
         try:
             if is_whole(node, strict):
                 yield read_run(node)
-        except Unreadable:
+        except UnreadableRun:
             continue  # asked again by name, and named if it stays so
 
 
@@ -257,7 +259,7 @@ def read_run(node: Mapping[str, Any]) -> RunNode:
 
     Raises
     ------
-    Unreadable
+    UnreadableRun
         A value is not of the kind that the protocol says.
     """
     try:
@@ -275,25 +277,25 @@ def read_run(node: Mapping[str, Any]) -> RunNode:
             line_count=None if (lines := node.get("historyLineCount")) is None else int(lines),
             seen=_history_of(node),
         )
-    except SHAPES as error:
-        raise Unreadable(_ODD.format(type(error).__name__)) from error
+    except SHAPE_ERRORS as error:
+        raise UnreadableRun(_ODD.format(type(error).__name__)) from error
 
 
-def read_history(node: Mapping[str, Any]) -> Seen:
+def read_history(node: Mapping[str, Any]) -> HistoryPart:
     """Return the rows and steps in a node; the steps of all metrics together.
 
     Raises
     ------
-    Unreadable
+    UnreadableRun
         As `read_run`.
     """
     try:
         return _history_of(node)
-    except SHAPES as error:
-        raise Unreadable(_ODD.format(type(error).__name__)) from error
+    except SHAPE_ERRORS as error:
+        raise UnreadableRun(_ODD.format(type(error).__name__)) from error
 
 
-def _history_of(node: Mapping[str, Any]) -> Seen:
+def _history_of(node: Mapping[str, Any]) -> HistoryPart:
     rows = [numbers(json.loads(text)) for text in node.get("history") or ()]
     ordered = sorted(rows, key=lambda row: row.get(STEP, math.inf))
     steps = {
@@ -302,7 +304,7 @@ def _history_of(node: Mapping[str, Any]) -> Seen:
         for sample in samples or ()
         if sample.get(STEP) is not None
     }
-    return Seen(
+    return HistoryPart(
         tuple(HistoryRow(values, order) for order, values in enumerate(ordered)), tuple(sorted(steps))
     )
 
@@ -354,6 +356,12 @@ def moment(text: str | None) -> datetime | None:
 def to_json(value: Mapping[str, Json]) -> str:
     """Return a filter as W&B takes it."""
     return json.dumps(value)
+
+
+def chunks(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
+    """Yield `items` in parts of at most `size`."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
 
 
 def names_filter(names: Sequence[str]) -> dict[str, Json]:

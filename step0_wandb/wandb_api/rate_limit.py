@@ -1,4 +1,4 @@
-"""How fast one may ask: at most four requests under way, at one polite rate, for all sources together."""
+"""The rate limiter of all sources together: at most four requests under way, at one polite rate."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Time:
-    """The clock, the sleep and the chance of a client; tests bring their own.
+class Clock:
+    """The time, the sleep and the randomness of a client; tests bring their own.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Time:
     today: Callable[[], datetime] = lambda: datetime.now(UTC)
 
 
-class Pace:
+class RateLimiter:
     """Shared by all clients of a process; safe in threads.
 
     Parameters
@@ -47,29 +47,25 @@ class Pace:
         Most requests started in a second.
     """
 
-    def __init__(self, *, in_flight: int = 4, per_second: float = 20.0, time: Time | None = None) -> None:
-        self.time = time or Time()
-        self._places = threading.BoundedSemaphore(in_flight)
+    def __init__(self, *, in_flight: int = 4, per_second: float = 20.0, clock: Clock | None = None) -> None:
+        self.clock = clock or Clock()
+        self._slots = threading.BoundedSemaphore(in_flight)
         self._interval_s = 1 / per_second
         self._lock = threading.Lock()
-        self._next = self.time.now()
+        self._next = self.clock.now()
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Wait for a place and for one's turn; the place is given back at the end."""
-        with self._places:
+    def slot(self) -> Iterator[None]:
+        """Wait until one more request may be under way; it is over at the end of the block."""
+        with self._slots:
             with self._lock:
-                start = max(self.time.now(), self._next)
+                start = max(self.clock.now(), self._next)
                 self._next = start + self._interval_s
-            self._sleep_until(start)
+            if (wait_s := start - self.clock.now()) > 0:
+                self.clock.sleep(wait_s)
             yield
 
     def hold(self, seconds: float) -> None:
-        """Start no request for so long, whatever its source: the server asked for it."""
+        """Start no request of any source for so many seconds: the server asked for it."""
         with self._lock:
-            self._next = max(self._next, self.time.now() + seconds)
-
-    def _sleep_until(self, moment: float) -> None:
-        wait_s = moment - self.time.now()
-        if wait_s > 0:
-            self.time.sleep(wait_s)
+            self._next = max(self._next, self.clock.now() + seconds)

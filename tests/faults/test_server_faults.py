@@ -6,7 +6,7 @@ import pytest
 
 from step0_wandb.errors import CredentialsError, SourceError, UsageError
 from step0_wandb.wandb_api import faults
-from step0_wandb.wandb_api.http import Limits
+from step0_wandb.wandb_api.http import HttpLimits
 from tests.support.server_source import CONFIG, HASTY, PATIENT, Lab, miles_rows
 from tests.support.wandb_server import KINDS, RETRIABLE, Abilities, Faults, WandbServer
 
@@ -222,7 +222,7 @@ def test_several_poisoned_runs_are_all_named(lab, clean):
 
 
 def test_an_answer_that_is_too_large_is_asked_in_smaller_parts(server):
-    large = Lab(server, limits=Limits(deadline_s=5.0, body_bytes=400_000))
+    large = Lab(server, limits=HttpLimits(deadline_s=5.0, body_bytes=400_000))
     for index in range(30):
         large.add(f"r{index:02}", minutes=index, config=CONFIG | {"notes": "x" * 40_000})
     large.sync()
@@ -231,7 +231,7 @@ def test_an_answer_that_is_too_large_is_asked_in_smaller_parts(server):
 
 
 def test_a_run_that_is_too_large_by_itself_is_named(server):
-    large = Lab(server, limits=Limits(deadline_s=5.0, body_bytes=100_000))
+    large = Lab(server, limits=HttpLimits(deadline_s=5.0, body_bytes=100_000))
     for index in range(5):
         large.add(f"r{index}", minutes=index, config=CONFIG | {"notes": "x" * (200_000 if index == 2 else 9)})
     large.sync()
@@ -306,7 +306,7 @@ def test_the_key_is_in_no_error_no_problem_and_nothing_that_the_double_logs(lab)
         lab.server.faults.clear()
         lab.server.faults.always(kind)
         try:
-            Lab(lab.server, limits=Limits(deadline_s=0.2, patience_s=5.0)).sync()
+            Lab(lab.server, limits=HttpLimits(deadline_s=0.2, give_up_s=5.0)).sync()
         except (SourceError, CredentialsError) as error:
             told.append(f"{error!r} {error} {error.__cause__!r} {error.__context__!r}")
     told += [repr(request) for request in lab.server.requests]

@@ -8,8 +8,8 @@ from step0_wandb.sources.server.diagnose import diagnose
 from step0_wandb.wandb_api.address import RemoteAddress
 from step0_wandb.wandb_api.client import GraphQLClient
 from step0_wandb.wandb_api.credentials import Places
-from step0_wandb.wandb_api.http import Limits
-from step0_wandb.wandb_api.rate_limit import Pace
+from step0_wandb.wandb_api.http import HttpLimits
+from step0_wandb.wandb_api.rate_limit import RateLimiter
 from tests.support.server_source import NOWHERE, Lab, SleepyTime, shipped_finder
 from tests.support.wandb_server import KINDS, Abilities, WandbServer
 
@@ -26,8 +26,8 @@ def server():
 
 
 def connect(account):
-    limits = Limits(deadline_s=0.3, patience_s=3.0)
-    return GraphQLClient(account, pace=Pace(time=SleepyTime().time()), environ={}, limits=limits)
+    limits = HttpLimits(deadline_s=0.3, give_up_s=3.0)
+    return GraphQLClient(account, limiter=RateLimiter(clock=SleepyTime().clock()), environ={}, limits=limits)
 
 
 def findings(server, *addresses, **environ):

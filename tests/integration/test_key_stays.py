@@ -17,7 +17,7 @@ from step0_wandb.wandb_api.address import RemoteAddress
 from step0_wandb.wandb_api.context import Context
 from step0_wandb.wandb_api.credentials import Places
 from step0_wandb.wandb_api.download import Download
-from step0_wandb.wandb_api.http import Limits
+from step0_wandb.wandb_api.http import HttpLimits
 from tests.support.command import run_here
 from tests.support.project import NOW, add_miles, environment
 from tests.support.server_source import CONFIG, miles_rows, shipped_finder
@@ -79,7 +79,7 @@ def test_nothing_that_can_reach_the_key_shows_it(server, tmp_path):
     source = ServerSource(address, context.client(), shipped_finder(), clock=lambda: NOW)
     login = Login(server.url, server.api_key)
     reached = {}
-    for thing in (context, shelf, source, login, Download(shelf.account, environ, Limits())):
+    for thing in (context, shelf, source, login, Download(shelf.account, environ, HttpLimits())):
         ours(thing, reached)
     kinds = {type(thing).__name__ for thing in reached.values()}
     assert kinds >= {"Places", "Account", "GraphQLClient", "HttpTransport", "Shelf", "Download", "Login"}

@@ -13,7 +13,7 @@ from step0_wandb.settings.load import load_settings
 from step0_wandb.wandb_api.credentials import Account, Server
 from step0_wandb.wandb_api.download import Download
 from step0_wandb.wandb_api.faults import RequestFailed
-from step0_wandb.wandb_api.http import Limits
+from step0_wandb.wandb_api.http import HttpLimits
 from tests.support.command import run_here
 from tests.support.miles import CONFIG, GAP, miles_run
 from tests.support.runs import exit_record, history_record, run_record, wandb_file, write_file
@@ -233,7 +233,7 @@ def test_a_run_of_another_server_is_not_asked_of_this_one(tmp_path, monkeypatch)
 
 def download(server, **limits):
     account = Account(Server(server.url, server.url, "a test"), server.api_key, "a test")
-    return Download(account, {}, Limits(**limits), sleep=lambda _seconds: None)
+    return Download(account, {}, HttpLimits(**limits), sleep=lambda _seconds: None)
 
 
 def stored(server, content=b"x"):

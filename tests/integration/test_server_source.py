@@ -23,7 +23,7 @@ from step0_wandb.verdicts.weight_checks import image_of
 from step0_wandb.wandb_api.address import RemoteAddress
 from step0_wandb.wandb_api.client import GraphQLClient
 from step0_wandb.wandb_api.credentials import Places, find_account
-from step0_wandb.wandb_api.rate_limit import Pace
+from step0_wandb.wandb_api.rate_limit import RateLimiter
 from tests.support.server_source import CONFIG, NOWHERE, START, Lab, miles_rows
 from tests.support.wandb_server import WandbServer, client_online
 
@@ -435,7 +435,7 @@ def test_windows_hold_no_more_steps_than_samples_are_asked_for(lab):
 
 
 def test_several_projects_share_four_places_and_one_failure_touches_no_other(server):
-    pace = Pace(per_second=1e6)
+    pace = RateLimiter(per_second=1e6)
     server.latency_s = 0.02
     labs = [Lab(server, project=f"p{index}") for index in range(6)]
     for lab in labs:
@@ -446,7 +446,7 @@ def test_several_projects_share_four_places_and_one_failure_touches_no_other(ser
     failed = []
 
     def sync(lab):
-        client = GraphQLClient(account, pace=pace, environ={})
+        client = GraphQLClient(account, limiter=pace, environ={})
         address = RemoteAddress("lab", lab.project)
         source = ServerSource(address, client, lab.finder, clock=lambda: START, page_size=2)
         try:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from step0_wandb.records import HistoryRow, RunRecord
-from step0_wandb.sources.server.history import MOST_LOOKS, Trace, first_look
+from step0_wandb.sources.server.history import MOST_QUERIES, Step0Search, first_query
 from step0_wandb.wandb_api.queries import RunNode, numbers, read_history
 from tests.support.server_source import CONFIG, shipped_finder
 from tests.support.wandb_server.sampling import DEFAULT_SAMPLES, sampled, thin_out, to_json, window
@@ -56,9 +56,9 @@ def histories(draw):
 
 def traced(rows, metrics):
     """Return the run as the source would keep it, and the looks that it took."""
-    look = first_look(metrics)
+    look = first_query(metrics)
     node = RunNode("r", state="finished", line_count=len(rows), seen=answer(rows, look))
-    trace = Trace(node, look, config=CONFIG, finder=FINDER)
+    trace = Step0Search(node, look, config=CONFIG, finder=FINDER)
     looks = 1
     while trace.next is not None:
         trace.add(answer(rows, trace.next))
@@ -79,7 +79,7 @@ def test_a_thinned_out_history_gives_the_same_step_0_as_the_whole_one(rows, metr
     whole = [HistoryRow(numbers(row), order) for order, row in enumerate(rows)]
     trace, looks = traced(rows, metrics)
     assert step0_of(trace.rows) == step0_of(whole)
-    assert looks <= MOST_LOOKS
+    assert looks <= MOST_QUERIES
 
 
 @settings(max_examples=40, deadline=None)

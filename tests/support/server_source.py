@@ -16,8 +16,8 @@ from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.wandb_api.address import RemoteAddress
 from step0_wandb.wandb_api.client import GraphQLClient
 from step0_wandb.wandb_api.credentials import Places, find_account
-from step0_wandb.wandb_api.http import Limits
-from step0_wandb.wandb_api.rate_limit import Pace, Time
+from step0_wandb.wandb_api.http import HttpLimits
+from step0_wandb.wandb_api.rate_limit import Clock, RateLimiter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 NOWHERE = Path("/nowhere")
 START = datetime(2026, 11, 1, tzinfo=UTC)
 CONFIG = {"hf_checkpoint": "/models/Qwen3-0.6B", "global_batch_size": 256}
-PATIENT = Limits(deadline_s=10.0)
-HASTY = Limits(deadline_s=0.3)
+PATIENT = HttpLimits(deadline_s=10.0)
+HASTY = HttpLimits(deadline_s=0.3)
 """For tests with hangs, which take real time."""
 
 
@@ -52,9 +52,9 @@ class SleepyTime:
         self.naps.append(seconds)
         self.now += seconds
 
-    def time(self) -> Time:
+    def clock(self) -> Clock:
         """Return the clock for a client."""
-        return Time(now=lambda: self.now, sleep=self.sleep, chance=lambda: 0.5)
+        return Clock(now=lambda: self.now, sleep=self.sleep, chance=lambda: 0.5)
 
 
 @dataclass
@@ -100,7 +100,7 @@ class MemoryStore:
 class Lab:
     """One project on the double, its store, and a source for each sync."""
 
-    def __init__(self, server: WandbServer, *, project: str = "rl", limits: Limits = PATIENT) -> None:
+    def __init__(self, server: WandbServer, *, project: str = "rl", limits: HttpLimits = PATIENT) -> None:
         self.server = server
         self.project = project
         self.limits = limits
@@ -121,8 +121,8 @@ class Lab:
         """Return a new source, as a new process would have it."""
         environ = {"WANDB_API_KEY": self.server.api_key, "WANDB_BASE_URL": self.server.url}
         account = find_account(Places(environ, NOWHERE, NOWHERE))
-        pace = Pace(per_second=1e6, time=self.time.time())
-        client = GraphQLClient(account, pace=pace, environ={}, limits=self.limits)
+        limiter = RateLimiter(per_second=1e6, clock=self.time.clock())
+        client = GraphQLClient(account, limiter=limiter, environ={}, limits=self.limits)
         address = RemoteAddress("lab", self.project, run_id)
         return ServerSource(
             address, client, self.finder, clock=lambda: START + timedelta(days=30), page_size=self.page_size

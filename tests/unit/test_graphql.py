@@ -15,11 +15,11 @@ import pytest
 
 from step0_wandb.errors import CredentialsError, SourceError
 from step0_wandb.wandb_api import faults
-from step0_wandb.wandb_api.client import ALIVE, ONE_RUN, PAGE, Asking, GraphQLClient
+from step0_wandb.wandb_api.client import ONE_RUN, PAGE, PROBE, GraphQLClient, RetryPolicy
 from step0_wandb.wandb_api.credentials import Account, Server
 from step0_wandb.wandb_api.faults import FAULTS, RequestFailed, fault_of_status
-from step0_wandb.wandb_api.http import Limits, Reply
-from step0_wandb.wandb_api.rate_limit import Pace
+from step0_wandb.wandb_api.http import HttpLimits, Reply
+from step0_wandb.wandb_api.rate_limit import RateLimiter
 from tests.support.server_source import SleepyTime
 
 KEY = "0123456789abcdef" * 3
@@ -47,20 +47,20 @@ class Script:
 class Bench:
     """A client on a script."""
 
-    def __init__(self, *events, patience_s=120.0, per_second=1e6):
+    def __init__(self, *events, give_up_s=120.0, per_second=1e6):
         self.time = SleepyTime()
         self.script = Script(*events)
-        self.pace = Pace(per_second=per_second, time=self.time.time())
+        self.limiter = RateLimiter(per_second=per_second, clock=self.time.clock())
         self.client = GraphQLClient(
             Account(SERVER, KEY, "the argument"),
-            pace=self.pace,
+            limiter=self.limiter,
             environ={},
-            limits=Limits(patience_s=patience_s),
+            limits=HttpLimits(give_up_s=give_up_s),
             transport=self.script,
         )
 
-    def ask(self, how=PAGE):
-        return self.client.ask(QUERY, {}, how)
+    def ask(self, retry=PAGE):
+        return self.client.ask(QUERY, {}, retry)
 
 
 def status(code, **headers):
@@ -173,7 +173,7 @@ def test_graphql_errors_are_asked_again_and_leave_their_data():
     assert bench.client.requests == 3
 
 
-@pytest.mark.parametrize(("how", "attempts"), [(PAGE, 3), (ONE_RUN, 6), (Asking(attempts=2), 2)])
+@pytest.mark.parametrize(("how", "attempts"), [(PAGE, 3), (ONE_RUN, 6), (RetryPolicy(attempts=2), 2)])
 def test_after_its_attempts_a_question_is_to_be_asked_smaller(how, attempts):
     bench = Bench(status(502))
     with pytest.raises(RequestFailed) as caught:
@@ -234,7 +234,7 @@ def test_rate_limits_are_no_reason_to_ask_smaller():
 def test_a_dead_server_is_given_up_when_patience_ends():
     bench = Bench(RequestFailed(faults.NO_CONNECTION, "Connection refused"))
     with pytest.raises(SourceError) as caught:
-        bench.ask(ALIVE)
+        bench.ask(PROBE)
     assert bench.time.now <= 120
     assert bench.time.now > 60
     assert "Connection refused" in caught.value.message
@@ -250,14 +250,14 @@ def test_a_server_that_asks_to_wait_longer_than_patience_is_given_up_at_once():
 
 def test_patience_begins_anew_with_every_good_page():
     pages = [status(502), status(502), GOOD] * 200
-    bench = Bench(*pages, patience_s=10)
+    bench = Bench(*pages, give_up_s=10)
     for _ in range(200):
         bench.ask()
     assert bench.time.now > 200
 
 
 def test_patience_does_not_run_while_nothing_is_asked():
-    bench = Bench(GOOD, status(502), GOOD, patience_s=10)
+    bench = Bench(GOOD, status(502), GOOD, give_up_s=10)
     bench.ask()
     bench.time.now += 3600
     assert bench.ask() == {"viewer": {"username": "ada"}}
@@ -270,7 +270,7 @@ def test_a_light_answer_is_no_progress():
         while True:
             with pytest.raises(RequestFailed):
                 bench.ask()
-            bench.ask(ALIVE)
+            bench.ask(PROBE)
 
     with pytest.raises(SourceError, match="given up"):
         go_on()
@@ -331,12 +331,12 @@ def test_every_status_but_success_has_a_row():
 
 
 def test_no_more_than_four_requests_are_under_way():
-    pace = Pace(per_second=1e6)
+    limiter = RateLimiter(per_second=1e6)
     under_way, peak, lock, full = 0, 0, threading.Lock(), threading.Barrier(4)
 
     def work():
         nonlocal under_way, peak
-        with pace.turn():
+        with limiter.slot():
             with lock:
                 under_way += 1
                 peak = max(peak, under_way)
@@ -355,7 +355,7 @@ def test_no_more_than_four_requests_are_under_way():
 def test_one_polite_rate_holds_for_all_clients():
     bench = Bench(GOOD, per_second=20)
     other = GraphQLClient(
-        Account(SERVER, KEY, "the argument"), pace=bench.pace, environ={}, transport=Script(GOOD)
+        Account(SERVER, KEY, "the argument"), limiter=bench.limiter, environ={}, transport=Script(GOOD)
     )
     for _ in range(10):
         bench.ask()
@@ -365,11 +365,11 @@ def test_one_polite_rate_holds_for_all_clients():
 
 def test_a_wait_that_one_source_is_asked_for_holds_the_others():
     bench = Bench(status(429, retry_after="7"), GOOD)
-    with bench.pace.turn():
+    with bench.limiter.slot():
         pass
     bench.ask()
     before = bench.time.now
     assert before >= 7
-    bench.pace.hold(5)
-    with bench.pace.turn():
+    bench.limiter.hold(5)
+    with bench.limiter.slot():
         assert bench.time.now >= before + 5

@@ -19,7 +19,7 @@ from step0_wandb import __version__
 from step0_wandb.errors import CredentialsError, SourceError, Step0Error
 from step0_wandb.publish.alerts.webhook import webhook_body, webhook_refusal, webhook_url
 from step0_wandb.records import OWN_JOB_TYPE
-from step0_wandb.wandb_api.client import Asking
+from step0_wandb.wandb_api.client import RetryPolicy
 from step0_wandb.wandb_api.faults import FORBIDDEN, NOT_FOUND, QUERY_ERROR, REFUSED, RequestFailed
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _MAKE_OWN = (
     "$state: String!) { upsertBucket(input: {entityName: $entity, modelName: $project, name: $run, "
     "displayName: $run, jobType: $type, state: $state}) { bucket { id } } }"
 )
-_ONCE_MORE = Asking(attempts=3)
+_ONCE_MORE = RetryPolicy(attempts=3)
 _REFUSALS = {
     FORBIDDEN: "does not let this key alert (HTTP 403)",
     NOT_FOUND: "has no such run, or does not show it to this key (HTTP 404)",
@@ -201,10 +201,10 @@ class Webhook:
     """
 
     def __init__(self, name: str, environ: Mapping[str, str]) -> None:
-        from step0_wandb.wandb_api.http import HttpTransport, Limits
+        from step0_wandb.wandb_api.http import HttpLimits, HttpTransport
 
         headers = {"Content-Type": "application/json", "User-Agent": f"step0-wandb/{__version__}"}
-        limits = Limits(connect_s=_CONNECT_S, deadline_s=_DEADLINE_S, body_bytes=_BODY_BYTES)
+        limits = HttpLimits(connect_s=_CONNECT_S, deadline_s=_DEADLINE_S, body_bytes=_BODY_BYTES)
         self._name = name
         self._transport = HttpTransport(webhook_url(name, environ), headers, environ=environ, limits=limits)
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from step0_wandb.errors import CredentialsError, SourceError, Step0Error
 from step0_wandb.publish.wandb.process import ARTIFACT, FILE
-from step0_wandb.wandb_api.client import Asking
+from step0_wandb.wandb_api.client import RetryPolicy
 from step0_wandb.wandb_api.download import Download
 from step0_wandb.wandb_api.faults import NOT_FOUND, RequestFailed
-from step0_wandb.wandb_api.http import Limits
+from step0_wandb.wandb_api.http import HttpLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from step0_wandb.wandb_api.client import GraphQLClient
     from step0_wandb.wandb_api.credentials import Account
 
-LIMITS = Limits(deadline_s=60.0, body_bytes=32 << 20)
+LIMITS = HttpLimits(deadline_s=60.0, body_bytes=32 << 20)
 _TRIES = 3
 _PAGE = 100
-_FEW = Asking(attempts=3)
+_FEW = RetryPolicy(attempts=3)
 
 _STATE = """
 query Step0State($entity: String!, $project: String!, $collection: String!, $files: [String!]) {

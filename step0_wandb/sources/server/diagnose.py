@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from step0_wandb.errors import CredentialsError, SourceError, Step0Error
-from step0_wandb.sources.server.history import first_look
+from step0_wandb.sources.server.history import first_query
 from step0_wandb.sources.server.progress import Progress
 from step0_wandb.text.formatting import clean, count
-from step0_wandb.wandb_api.batches import OWN, Ask, ProjectClient
-from step0_wandb.wandb_api.client import Asking
+from step0_wandb.wandb_api.batches import OWN, ProjectClient, RunQuery
+from step0_wandb.wandb_api.client import RetryPolicy
 from step0_wandb.wandb_api.credentials import find_account, find_server
 from step0_wandb.wandb_api.faults import UNAUTHORIZED, RequestFailed
 from step0_wandb.wandb_api.queries import ORDER, Fields, page_document, read_page, to_json
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from step0_wandb.wandb_api.client import GraphQLClient
     from step0_wandb.wandb_api.credentials import Account, Places
 
-_ONCE = Asking(attempts=2)
+_ONCE = RetryPolicy(attempts=2)
 _VIEWER = "query Step0Viewer { viewer { username entity teams { edges { node { name } } } } }"
 _PROJECTS = (
     "query Step0Projects($entity: String!) { models(entityName: $entity, first: 100) "
@@ -77,7 +77,7 @@ def diagnose(
     except Step0Error as error:
         if isinstance(error, CredentialsError) and not addresses:
             return [*findings, Finding("key", "warn", f"{error.message}; only W&B projects need one")]
-        return [*findings, failed("key" if findings else "server", error)]
+        return [*findings, failure_of("key" if findings else "server", error)]
     findings.append(Finding("key", "ok", f"found in {account.key_origin}"))
     client = connect(account)
     try:
@@ -85,27 +85,20 @@ def diagnose(
         findings.append(Finding("login", "ok", f"the server answers; the key is {viewer['username']}'s"))
         findings += [_projects(client, entity) for entity in _entities(viewer)]
     except Step0Error as error:
-        return [*findings, failed("login", error)]
+        return [*findings, failure_of("login", error)]
     for address in addresses:
         findings += _abilities(client, address, finder)
     return findings
 
 
-def failed(name: str, error: Step0Error) -> Finding:
+def failure_of(name: str, error: Step0Error) -> Finding:
     """Return the finding that an error amounts to."""
     said = " ".join(part for part in (f"{error.message}.", error.hint) if part)
     return Finding(name, "fail", said, error.exit_code)
 
 
-def _ask(client: GraphQLClient, document: str, variables: Mapping[str, Any]) -> Mapping[str, Any]:
-    try:
-        return client.ask(document, variables, _ONCE)
-    except RequestFailed as failure:
-        raise client.error(failure) from None
-
-
 def _viewer(client: GraphQLClient) -> Mapping[str, Any]:
-    viewer = _ask(client, _VIEWER, {}).get("viewer")
+    viewer = client.fetch(_VIEWER, {}, _ONCE).get("viewer")
     if not isinstance(viewer, dict):
         raise client.error(RequestFailed(UNAUTHORIZED, "nobody is logged in"))
     return viewer
@@ -118,7 +111,7 @@ def _entities(viewer: Mapping[str, Any]) -> list[str]:
 
 
 def _projects(client: GraphQLClient, entity: str) -> Finding:
-    found = _ask(client, _PROJECTS, {"entity": entity}).get("models") or {}
+    found = client.fetch(_PROJECTS, {"entity": entity}, _ONCE).get("models") or {}
     names = [str(((edge or {}).get("node") or {}).get("name")) for edge in found.get("edges") or ()]
     more = " and more" if (found.get("pageInfo") or {}).get("hasNextPage") else ""
     return Finding(f"projects of {clean(entity)}", "ok", clean(", ".join(names) or "none") + more)
@@ -126,21 +119,21 @@ def _projects(client: GraphQLClient, entity: str) -> Finding:
 
 def _abilities(client: GraphQLClient, address: RemoteAddress, finder: Step0Finder) -> list[Finding]:
     """Return what of a project can be read, and how."""
-    project, where, look = ProjectClient(client, address), str(address), first_look(finder.metrics)
+    project, where, history = ProjectClient(client, address), str(address), first_query(finder.metrics)
     variables = {"filters": "{}", "first": 1, "after": None, "order": ORDER, "own": to_json(OWN)}
     labeled = {"labeled": to_json(Progress().labeled_filter())}
     findings = []
     try:
         answer = project.ask(page_document(Fields.NAME, ("labeled",)), variables | labeled, _ONCE)
         findings.append(Finding(where, "ok", f"readable, {count(answer.get('total') or 0, 'run')}"))
-        findings.append(_nested(project, where, variables | look.variables()))
+        findings.append(_nested(project, where, variables | history.variables()))
         first = [node.name for node in read_page(answer.get("runs")).nodes]
         names = [address.run_id] if address.run_id else first
-        batch = project.batches([Ask(name, look) for name in names], who=True, how=_ONCE)
+        batch = project.read_runs([RunQuery(name, history) for name in names], whole=True, retry=_ONCE)
     except RequestFailed as failure:
-        return [*findings, failed(where, client.error(failure))]
+        return [*findings, failure_of(where, client.error(failure))]
     except Step0Error as error:
-        return [*findings, failed(where, error)]
+        return [*findings, failure_of(where, error)]
     wrong = [f"there is no run {name}" for name in batch.gone]
     wrong += [f"the run {run.name} cannot be read: {run.why}" for run in batch.lost]
     return [*findings, *(Finding(where, "fail", what, SourceError.exit_code) for what in wrong)]

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.records import OWN_JOB_TYPE
-from step0_wandb.sources.server.history import Trace, first_look
+from step0_wandb.sources.server.history import Step0Search, first_query
 from step0_wandb.text.redact import scrub
-from step0_wandb.wandb_api.batches import OWN, Ask, Lost, usable
-from step0_wandb.wandb_api.client import ALIVE, ONE_RUN, PAGE, Asking
+from step0_wandb.wandb_api.batches import OWN, LostRun, RunQuery, usable
+from step0_wandb.wandb_api.client import ONE_RUN, PAGE, PROBE, RetryPolicy
 from step0_wandb.wandb_api.faults import BAD_REQUEST, RequestFailed
 from step0_wandb.wandb_api.queries import (
-    MOST_BESIDES,
+    LIGHT_PAGE,
     ORDER,
     Fields,
-    Unreadable,
+    UnreadableRun,
     page_document,
     read_history,
     read_page,
@@ -29,40 +29,40 @@ if TYPE_CHECKING:
     from step0_wandb.records import Json
     from step0_wandb.step0.finder import Step0Finder
     from step0_wandb.wandb_api.batches import ProjectClient
-    from step0_wandb.wandb_api.queries import Look, RunNode, RunPage
+    from step0_wandb.wandb_api.queries import HistoryQuery, RunNode, RunPage
 
 PAGE_SIZE = 100
 _SMALLEST_PAGE = 10
-_TRIES_NESTED = 2
-BESIDES = ("watched", "labeled")
+_FAILURES_BEFORE_FLAT = 2
+LIGHT = ("watched", "labeled")
 _STRICT = ("config", "history", "sampledHistory")
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class FetchedRuns:
     """Runs that were asked for.
 
     Attributes
     ----------
-    found : tuple of Trace
+    found : tuple of Step0Search
         Each with the rows of its step 0, and its config without secrets.
-    lost : tuple of Lost
+    lost : tuple of LostRun
         Those that exist and cannot be read.
     gone : tuple of str
         Ids of runs that do not exist (any more).
     """
 
-    found: tuple[Trace, ...] = ()
-    lost: tuple[Lost, ...] = ()
+    found: tuple[Step0Search, ...] = ()
+    lost: tuple[LostRun, ...] = ()
     gone: tuple[str, ...] = ()
 
-    def __add__(self, other: Runs) -> Runs:
-        return Runs(self.found + other.found, self.lost + other.lost, self.gone + other.gone)
+    def __add__(self, other: FetchedRuns) -> FetchedRuns:
+        return FetchedRuns(self.found + other.found, self.lost + other.lost, self.gone + other.gone)
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """Which page is asked for, and what comes along.
+class PageQuery:
+    """Which page is asked for, and what comes with it.
 
     Attributes
     ----------
@@ -70,25 +70,24 @@ class Question:
         W&B's filter of the runs.
     after : str or None
         Where the page begins.
-    besides : mapping of str to mapping
-        Filters of runs that come along without config and history, under the names
-        in `BESIDES`.
+    light : mapping of str to mapping
+        Filters of runs that come without config and history, under the names in `LIGHT`.
     """
 
     filters: Mapping[str, Json]
     after: str | None = None
-    besides: Mapping[str, Mapping[str, Json]] | None = None
+    light: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class FetchedPage:
     """One page of runs.
 
     Attributes
     ----------
-    besides : tuple of RunNode
+    light : tuple of RunNode
         The watched and labeled runs, without config and history.
-    more_besides : bool
+    more_light : bool
         Whether there are more of them.
     count : int or None
         Runs of the project, our own left out; None where the server does not say.
@@ -96,9 +95,9 @@ class Page:
         Where the next page begins; None after the last.
     """
 
-    runs: Runs
-    besides: tuple[RunNode, ...] = ()
-    more_besides: bool = False
+    runs: FetchedRuns
+    light: tuple[RunNode, ...] = ()
+    more_light: bool = False
     count: int | None = None
     end: str | None = None
 
@@ -111,9 +110,9 @@ class Fetcher:
     page_size : int
         Runs in a page; it shrinks where the server cannot do more.
     metrics : frozenset of str
-        The metrics seen in this project; every one that is looked for costs the server a scan a run.
+        The metrics seen in this project; each one that is looked for costs the server a scan a run.
     flat : bool
-        Whether runs are read by name, as their histories do not come with a page.
+        Whether runs are read by name, because their histories do not come with a page.
     refused : bool
         Whether the server has said that it cannot do that.
     """
@@ -133,14 +132,13 @@ class Fetcher:
         self._project = project
         self._finder = finder
         self.metrics = finder.metrics.intersection(metrics)
-        self._failed = 0
+        self._failures = 0
 
     @property
-    def _look(self) -> Look:
-        """Return the first look at a run, for the metrics that this project has."""
-        return first_look(self.metrics or self._finder.metrics)
+    def _first_query(self) -> HistoryQuery:
+        return first_query(self.metrics or self._finder.metrics)
 
-    def page(self, question: Question) -> Page:
+    def page(self, query: PageQuery) -> FetchedPage:
         """Return one page of runs.
 
         Raises
@@ -149,127 +147,118 @@ class Fetcher:
             What the table in `faults` says.
         """
         if self.flat:
-            return self._by_names(question, MOST_BESIDES)
-        size, look = self.page_size, self._look
+            return self._by_names(query, LIGHT_PAGE)
+        size, history = self.page_size, self._first_query
         strict: tuple[str, ...] = ()
         try:
-            project = self._ask(question, Fields.ALL, size, PAGE)
-            self._failed = 0
+            project = self._project.ask(*self._request(query, Fields.ALL, size), PAGE)
+            self._failures = 0
         except RequestFailed as failure:
-            self._learn(failure)
+            self._ask_for_less(failure)
             project, strict = usable(failure), _STRICT
         if project.get("runs") is None:
-            return self._by_names(question, size)
+            return self._by_names(query, size)
         page = read_page(project["runs"], strict)
-        runs = self._traced(page.nodes, look)
+        runs = self._searched(page.nodes, history)
         if page.missing:
-            runs += self._missing(question, size, page)
-        return self._page(project, page, runs)
+            listed = self._names_page(query, size)[1]
+            whole = {node.name for node in page.nodes}
+            runs += self.by_name([node.name for node in listed.nodes if node.name not in whole])
+        return _fetched_page(project, page, runs)
 
     def names(self, filters: Mapping[str, Json]) -> Iterator[list[str]]:
         """Yield the ids of the runs that a filter takes, our own left out, page by page."""
-        for page in self._light(filters, Fields.NAME):
+        for page in self._light_pages(filters, Fields.NAME):
             yield [node.name for node in page.nodes if node.job_type != OWN_JOB_TYPE]
 
     def light(self, filters: Mapping[str, Json]) -> Iterator[RunNode]:
         """Yield the runs that a filter takes, without config and history."""
-        for page in self._light(filters, Fields.WHO):
+        for page in self._light_pages(filters, Fields.IDENTITY):
             yield from page.nodes
 
-    def by_name(self, names: Sequence[str], how: Asking = ONE_RUN) -> Runs:
-        """Return runs by their ids; `how` hard one is asked for that comes with no other."""
-        look = self._look
-        batch = self._project.batches([Ask(name, look) for name in names], who=True, how=how)
+    def by_name(self, names: Sequence[str], retry: RetryPolicy = ONE_RUN) -> FetchedRuns:
+        """Return runs by their ids; `retry` holds for one that is asked for alone."""
+        history = self._first_query
+        batch = self._project.read_runs([RunQuery(name, history) for name in names], whole=True, retry=retry)
         nodes, lost = [], batch.lost
         for name, raw in batch.nodes.items():
             try:
                 nodes.append(read_run(raw))
-            except Unreadable as error:
-                lost.append(Lost(name, str(error)))
-        return self._traced(nodes, look) + Runs(lost=tuple(lost), gone=tuple(batch.gone))
+            except UnreadableRun as error:
+                lost.append(LostRun(name, str(error)))
+        return self._searched(nodes, history) + FetchedRuns(lost=tuple(lost), gone=tuple(batch.gone))
 
-    def _ask(self, question: Question, fields: Fields, size: int, how: Asking) -> Mapping[str, Any]:
-        besides = question.besides or {}
+    def _request(self, query: PageQuery, fields: Fields, size: int) -> tuple[str, Mapping[str, object]]:
         variables: dict[str, object] = {
-            "filters": to_json(question.filters),
+            "filters": to_json(query.filters),
             "first": size,
-            "after": question.after,
+            "after": query.after,
             "order": ORDER,
             "own": to_json(OWN),
         }
-        variables |= {name: to_json(filters) for name, filters in besides.items()}
+        variables |= {name: to_json(filters) for name, filters in query.light.items()}
         if fields is Fields.ALL:
-            variables |= self._look.variables()
-        return self._project.ask(page_document(fields, tuple(besides)), variables, how)
+            variables |= self._first_query.variables()
+        return page_document(fields, tuple(query.light)), variables
 
-    def _learn(self, failure: RequestFailed) -> None:
-        """Ask for less from now on."""
-        self._failed += 1
+    def _ask_for_less(self, failure: RequestFailed) -> None:
+        self._failures += 1
         self.page_size = max(_SMALLEST_PAGE, self.page_size // 2)
         self.refused = failure.fault is BAD_REQUEST
-        self.flat = self.refused or self._failed >= _TRIES_NESTED
+        self.flat = self.refused or self._failures >= _FAILURES_BEFORE_FLAT
 
-    def _surely(self, question: Question, fields: Fields, size: int, how: Asking) -> Mapping[str, Any]:
-        """Ask what nothing smaller can replace."""
-        try:
-            return self._ask(question, fields, size, how)
-        except RequestFailed as failure:
-            raise self._project.client.error(failure) from None
+    def _names_page(self, query: PageQuery, size: int) -> tuple[Mapping[str, Any], RunPage]:
+        project = self._project.fetch(*self._request(query, Fields.NAME, size), PROBE)
+        return project, read_page(project.get("runs"))
 
-    def _by_names(self, question: Question, size: int) -> Page:
-        """Return a page whose runs are read by name, as the nested query does not work for it."""
-        project = self._surely(question, Fields.NAME, size, ALIVE)
-        page = read_page(project.get("runs"))
+    def _by_names(self, query: PageQuery, size: int) -> FetchedPage:
+        """Return a page whose runs are read by name, because the nested query does not work for it."""
+        project, page = self._names_page(query, size)
         names = [node.name for node in page.nodes if node.job_type != OWN_JOB_TYPE]
-        return self._page(project, page, self.by_name(names))
+        return _fetched_page(project, page, self.by_name(names))
 
-    def _missing(self, question: Question, size: int, page: RunPage) -> Runs:
-        """Return the runs of a page that its answer lacks."""
-        listed = read_page(self._surely(question, Fields.NAME, size, ALIVE).get("runs"))
-        whole = {node.name for node in page.nodes}
-        return self.by_name([node.name for node in listed.nodes if node.name not in whole])
-
-    def _light(self, filters: Mapping[str, Json], fields: Fields) -> Iterator[RunPage]:
-        after: str | None = None
-        while True:
-            project = self._surely(Question(filters, after), fields, MOST_BESIDES, Asking())
+    def _light_pages(self, filters: Mapping[str, Json], fields: Fields) -> Iterator[RunPage]:
+        query: PageQuery | None = PageQuery(filters)
+        while query is not None:
+            project = self._project.fetch(*self._request(query, fields, LIGHT_PAGE), RetryPolicy())
             page = read_page(project.get("runs"))
             yield page
-            after = page.end
-            if after is None:
-                return
+            query = PageQuery(filters, page.end) if page.end else None
 
-    def _page(self, project: Mapping[str, Any], page: RunPage, runs: Runs) -> Page:
-        total, own = project.get("total"), project.get("own")
-        besides = [read_page(project[name]) for name in BESIDES if project.get(name)]
-        return Page(
-            runs=runs,
-            besides=tuple(node for part in besides for node in part.nodes),
-            more_besides=any(part.end for part in besides),
-            count=total - own if isinstance(total, int) and isinstance(own, int) else None,
-            end=page.end,
-        )
-
-    def _traced(self, nodes: Sequence[RunNode], look: Look) -> Runs:
+    def _searched(self, nodes: Sequence[RunNode], history: HistoryQuery) -> FetchedRuns:
         """Return the runs with the rows of their step 0, which may take further requests."""
-        traces = {
-            node.name: Trace(node, look, config=scrub(node.config), finder=self._finder)
+        searches = {
+            node.name: Step0Search(node, history, config=scrub(node.config), finder=self._finder)
             for node in nodes
             if node.job_type != OWN_JOB_TYPE
         }
-        lost: dict[str, Lost] = {}
-        while open_ := [
-            Ask(name, trace.next) for name, trace in traces.items() if trace.next and name not in lost
+        lost: dict[str, LostRun] = {}
+        while unfinished := [
+            RunQuery(name, search.next)
+            for name, search in searches.items()
+            if search.next and name not in lost
         ]:
-            batch = self._project.batches(open_, who=False)
+            batch = self._project.read_runs(unfinished, whole=False)
             lost |= {run.name: run for run in batch.lost}
-            lost |= {name: Lost(name, "it went away while it was read") for name in batch.gone}
+            lost |= {name: LostRun(name, "it was deleted while it was read") for name in batch.gone}
             for name, raw in batch.nodes.items():
                 try:
-                    traces[name].add(read_history(raw))
-                except Unreadable as error:
-                    lost[name] = Lost(name, str(error))
-        found = tuple(trace for name, trace in traces.items() if name not in lost)
-        names = {name for trace in found for row in trace.rows for name in row.values}
+                    searches[name].add(read_history(raw))
+                except UnreadableRun as error:
+                    lost[name] = LostRun(name, str(error))
+        found = tuple(search for name, search in searches.items() if name not in lost)
+        names = {name for search in found for row in search.rows for name in row.values}
         self.metrics |= self._finder.metrics & names
-        return Runs(found, tuple(lost.values()))
+        return FetchedRuns(found, tuple(lost.values()))
+
+
+def _fetched_page(project: Mapping[str, Any], page: RunPage, runs: FetchedRuns) -> FetchedPage:
+    total, own = project.get("total"), project.get("own")
+    light = [read_page(project[name]) for name in LIGHT if project.get(name)]
+    return FetchedPage(
+        runs=runs,
+        light=tuple(node for part in light for node in part.nodes),
+        more_light=any(part.end for part in light),
+        count=total - own if isinstance(total, int) and isinstance(own, int) else None,
+        end=page.end,
+    )

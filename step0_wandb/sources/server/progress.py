@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from step0_wandb.records import Json
-    from step0_wandb.sources.server.history import Trace
+    from step0_wandb.sources.server.history import Step0Search
     from step0_wandb.wandb_api.queries import RunNode
 
 VERSION = 1
@@ -120,14 +120,14 @@ class Progress:
             return tagged
         return {"$and": [tagged, {"name": {"$nin": _list(self.watched)}}]}
 
-    def settle(self, trace: Trace) -> None:
+    def settle(self, search: Step0Search) -> None:
         """Note a run that was read."""
-        node = trace.node
+        node = search.node
         known = node.name in self.pending or node.name in self.recent or node.name in self.watched
         self.count += not known
         self.lost.pop(node.name, None)
         self.pending.discard(node.name)
-        if node.state in ALIVE and not trace.decided:
+        if node.state in ALIVE and not search.decided:
             self.pending.add(node.name)
         self.note([node])
         if node.created_at is not None:

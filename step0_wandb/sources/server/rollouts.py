@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 from step0_wandb.errors import SourceError, UsageError
 from step0_wandb.records import HistoryRow
 from step0_wandb.wandb_api.batches import ProjectClient
-from step0_wandb.wandb_api.client import Asking
-from step0_wandb.wandb_api.faults import RequestFailed
-from step0_wandb.wandb_api.queries import SHAPES, STEP, Window, numbers
+from step0_wandb.wandb_api.client import RetryPolicy
+from step0_wandb.wandb_api.queries import SHAPE_ERRORS, STEP, Window, chunks, numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from step0_wandb.profiles import Profile
     from step0_wandb.wandb_api.address import RemoteAddress
@@ -73,7 +72,7 @@ class RolloutRows:
         self.state = str(run.get("state") or "")
         try:
             return self._new_rows(run.get("historyKeys") or {})
-        except SHAPES as error:
+        except SHAPE_ERRORS as error:
             raise SourceError(f"W&B describes the history of {self._address} in an unknown way") from error
 
     def _new_rows(self, known: Mapping[str, Any]) -> tuple[HistoryRow, ...]:
@@ -82,7 +81,7 @@ class RolloutRows:
             return ()
         specs = list(self._specs(known.get("keys") or {}, int(last)))
         rows: dict[float, dict[str, float]] = {}
-        for some in _chunks(specs, _AT_ONCE):
+        for some in chunks(specs, _AT_ONCE):
             for samples in self._ask(_ROWS, {"specs": some}).get("sampledHistory") or ():
                 for sample in samples or ():
                     values = numbers(sample)
@@ -99,15 +98,8 @@ class RolloutRows:
                 yield json.dumps(spec | {"keys": list(dict.fromkeys([STEP, step, metric]))})
 
     def _ask(self, document: str, variables: Mapping[str, object]) -> Mapping[str, Any]:
-        try:
-            project = self._project.ask(document, {"run": self._address.run_id, **variables}, Asking())
-        except RequestFailed as failure:
-            raise self._client.error(failure) from None
+        project = self._project.fetch(document, {"run": self._address.run_id, **variables}, RetryPolicy())
         run: Mapping[str, Any] | None = project.get("run")
         if run is None:
             raise UsageError(f"The run {self._address} does not exist on {self._client.server.base_url}")
         return run
-
-
-def _chunks(specs: Sequence[str], size: int) -> Iterable[Sequence[str]]:
-    return (specs[start : start + size] for start in range(0, len(specs), size))

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from step0_wandb.errors import SourceError, UsageError
 from step0_wandb.records import ALIVE, Problem, RunRecord, run_key
 from step0_wandb.sources.base import Reading, RunUpdate, SourcePage
-from step0_wandb.sources.server.fetch import PAGE_SIZE, Fetcher, Question, Runs
+from step0_wandb.sources.server.fetch import PAGE_SIZE, FetchedRuns, Fetcher, PageQuery
 from step0_wandb.sources.server.progress import MOST_NAMES, Progress
 from step0_wandb.wandb_api.batches import ProjectClient
-from step0_wandb.wandb_api.client import ONE_RUN, Asking
-from step0_wandb.wandb_api.queries import names_filter
+from step0_wandb.wandb_api.client import ONE_RUN, RetryPolicy
+from step0_wandb.wandb_api.queries import chunks, names_filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
     from step0_wandb.records import Json
     from step0_wandb.sources.base import SourceMemory
-    from step0_wandb.sources.server.history import Trace
+    from step0_wandb.sources.server.history import Step0Search
     from step0_wandb.step0.finder import Step0Finder
     from step0_wandb.wandb_api.address import RemoteAddress
     from step0_wandb.wandb_api.client import GraphQLClient
     from step0_wandb.wandb_api.queries import RunNode
 
 _TRY_NESTED_AGAIN = timedelta(days=1)
-_QUICK = Asking(attempts=2)
+_QUICK = RetryPolicy(attempts=2)
 _NAMES_AT_ONCE = 100
 
 
@@ -106,9 +106,9 @@ class ServerSource:
             self.runs_seen += len(page.readings)
             yield page
 
-    def record(self, trace: Trace) -> RunRecord:
+    def record(self, search: Step0Search) -> RunRecord:
         """Return the record of a run that was read."""
-        node, address = trace.node, self.address
+        node, address = search.node, self.address
         return RunRecord(
             entity=address.entity,
             project=address.project,
@@ -121,8 +121,8 @@ class ServerSource:
             tags=node.tags,
             created_at=node.created_at,
             state=node.state,
-            config=trace.config,
-            rows=trace.rows,
+            config=search.config,
+            rows=search.rows,
         )
 
     def key(self, name: str) -> str:
@@ -186,28 +186,26 @@ class _Sync:
         pending = sorted(progress.pending)
         watched = sorted(progress.watched.keys() - progress.pending)
         filters = progress.filters(pending[:MOST_NAMES])
-        besides: dict[str, Mapping[str, Json]] = {}
+        light: dict[str, Mapping[str, Json]] = {}
         if progress.since is not None:
-            besides = {"labeled": progress.labeled_filter()}
+            light = {"labeled": progress.labeled_filter()}
         if watched:
-            besides["watched"] = names_filter(watched[:MOST_NAMES])
-        question: Question | None = Question(filters, besides=besides)
-        while question is not None:
-            page = self._fetcher.page(question)
+            light["watched"] = names_filter(watched[:MOST_NAMES])
+        query: PageQuery | None = PageQuery(filters, light=light)
+        while query is not None:
+            page = self._fetcher.page(query)
             self._shifted |= self._on_server not in (None, page.count)
             self._on_server = page.count
-            light = page.besides
-            if page.more_besides:
-                light = (*light, *self._fetcher.light(progress.labeled_filter()))
-            yield self._page(page.runs, light, total=page.count)
-            question = Question(filters, page.end) if page.end else None
-        for names in _chunks(watched[MOST_NAMES:], MOST_NAMES):
-            yield self._page(Runs(), self._fetcher.light(names_filter(names)))
+            labeled = self._fetcher.light(progress.labeled_filter()) if page.more_light else ()
+            yield self._page(page.runs, (*page.light, *labeled), total=page.count)
+            query = PageQuery(filters, page.end) if page.end else None
+        for names in chunks(watched[MOST_NAMES:], MOST_NAMES):
+            yield self._page(FetchedRuns(), self._fetcher.light(names_filter(names)))
         yield from self._named(pending[MOST_NAMES:])
 
     def _named(self, names: Sequence[str]) -> Iterator[SourcePage]:
         """Yield runs by their ids."""
-        for part in _chunks(names, _NAMES_AT_ONCE):
+        for part in chunks(names, _NAMES_AT_ONCE):
             yield self._page(self._fetcher.by_name(part, ONE_RUN))
 
     def _again(self) -> Iterator[SourcePage]:
@@ -215,7 +213,7 @@ class _Sync:
         without = self._memory.names_without_step0
         yield from self._named(sorted(without - self._seen))
         self._progress.profiles = self._source.fingerprint
-        yield self._page(Runs())
+        yield self._page(FetchedRuns())
 
     def _expected(self) -> int:
         return self._progress.count + len(self._progress.lost) + self._progress.surplus
@@ -231,13 +229,13 @@ class _Sync:
         self._progress.count = len({*known, *self._seen} - set(gone) - set(self._progress.lost))
         self._progress.surplus = 0
         self._progress.surplus = (self._on_server or 0) - self._expected()
-        yield self._page(Runs(), deleted=gone)
+        yield self._page(FetchedRuns(), deleted=gone)
 
     def _surely_gone(self, names: Sequence[str]) -> list[str]:
         """Return those of the names that the server denies; a listing that shifts may skip some."""
         there = {
             name
-            for part in _chunks(names, MOST_NAMES)
+            for part in chunks(names, MOST_NAMES)
             for found in self._fetcher.names(names_filter(part))
             for name in found
         }
@@ -245,7 +243,7 @@ class _Sync:
 
     def _page(
         self,
-        runs: Runs,
+        runs: FetchedRuns,
         light: Iterable[RunNode] = (),
         *,
         deleted: Iterable[str] = (),
@@ -254,10 +252,10 @@ class _Sync:
         """Return the page of what was fetched, and note it as read."""
         source, progress = self._source, self._progress
         light = tuple(light)
-        fresh = [trace for trace in runs.found if trace.node.name not in self._seen]
-        for trace in fresh:
-            self._seen.add(trace.node.name)
-            progress.settle(trace)
+        fresh = [search for search in runs.found if search.node.name not in self._seen]
+        for search in fresh:
+            self._seen.add(search.node.name)
+            progress.settle(search)
         problems = tuple(
             Problem(source.key(run.name), run.why) for run in runs.lost if progress.lose(run.name, run.why)
         )
@@ -268,9 +266,9 @@ class _Sync:
         progress.metrics |= self._fetcher.metrics
         if self._fetcher.refused:
             progress.flat_until = source.now() + _TRY_NESTED_AGAIN
-        alive = [node for node in (*light, *(trace.node for trace in fresh)) if node.state in ALIVE]
+        alive = [node for node in (*light, *(search.node for search in fresh)) if node.state in ALIVE]
         return SourcePage(
-            readings=tuple(Reading(source.record(trace)) for trace in fresh),
+            readings=tuple(Reading(source.record(search)) for search in fresh),
             cursor=progress.save(),
             updates=tuple(
                 RunUpdate(source.key(node.name), node.display_name, node.state, node.tags) for node in changed
@@ -280,8 +278,3 @@ class _Sync:
             heartbeats={source.key(node.name): node.heartbeat_at for node in alive if node.heartbeat_at},
             total=total,
         )
-
-
-def _chunks(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    for start in range(0, len(names), size):
-        yield names[start : start + size]
