@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.support.command import run, run_here
+from tests.support.command import run
 from tests.support.miles import CONFIG, GAP, miles_run
 from tests.support.runs import exit_record, history_record, run_record, wandb_file, write_file
 
@@ -45,7 +45,7 @@ def test_a_file_that_gives_no_run_is_told_with_the_true_cause(tmp_path, damaged,
     place = miles_run(tmp_path, "r1", 0.015)
     (file,) = place.glob("*.wandb")
     file.write_bytes(damaged(file.read_bytes()))
-    answer = run_here("check", file if as_file else place, "--store", "none.db", cwd=tmp_path)
+    answer = run("check", file if as_file else place, "--store", "none.db", cwd=tmp_path)
     assert (answer.code, said in answer.err, answer.out) == (code, True, "")
 
 

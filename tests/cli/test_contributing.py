@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.support.command import run_here
+from tests.support.command import run
 from tests.support.runs import exit_record, history_record, run_record, wandb_file, write_file
 
 ROOT = Path(__file__).parents[2]
@@ -27,11 +27,11 @@ def test_the_profile_that_it_shows_judges_runs(tmp_path):
     for run_id, gap in {"a": 0.0150, "b": 0.0152, "c": 0.0149, "d": 0.0461}.items():
         run_of_my_framework(tmp_path, run_id, gap)
     run_of_my_framework(tmp_path, "e", 0.0151, ppo_kl=0.3)
-    answer = run_here("sync", "--json", cwd=tmp_path)
+    answer = run("sync", "--json", cwd=tmp_path)
     assert answer.code == 0, answer.err
     assert answer.document["counts"] == {"healthy": 3, "broken": 2}
     assert [setup["setup"] for setup in answer.document["setups"]] == ["mine · Qwen3-0.6B"]
-    assert "mine: My framework" in run_here("profiles", cwd=tmp_path, COLUMNS="80").out
+    assert "mine: My framework" in run("profiles", cwd=tmp_path, COLUMNS="80").out
 
 
 def test_what_it_names_is_there():

@@ -1,7 +1,7 @@
 """`ranges`, and the words of people that change them: `accept` and `label`."""
 
 from step0_wandb.store import Store
-from tests.support.command import run_here
+from tests.support.command import run
 from tests.support.miles import miles_run
 from tests.support.moves import sync, verdicts, write
 
@@ -19,13 +19,13 @@ def test_a_word_on_a_setup_or_on_one_of_its_runs_takes_its_level_as_right(tmp_pa
         {"suspect"},
         {"suspect"},
     ]
-    shown = run_here("ranges", *STORE, cwd=tmp_path, COLUMNS="200").out
+    shown = run("ranges", *STORE, cwd=tmp_path, COLUMNS="200").out
     assert "own, moved" in shown
     assert "has moved x1.5 since 2026-01-02" in shown
     assert "sglang_attention_backend went from fa3 to flashinfer" in shown
     assert "pooled, not believed" in shown
-    assert run_here("accept", "Qwen3-0.6B", "--why", "new kernel", *STORE, cwd=tmp_path).code == 0
-    assert run_here("label", "high0", "healthy", "--why", "by hand", *STORE, cwd=tmp_path).code == 0
+    assert run("accept", "Qwen3-0.6B", "--why", "new kernel", *STORE, cwd=tmp_path).code == 0
+    assert run("label", "high0", "healthy", "--why", "by hand", *STORE, cwd=tmp_path).code == 0
     sync(tmp_path)
     assert verdicts(tmp_path, "") == {"healthy"}
 
@@ -34,7 +34,7 @@ def test_only_setups_that_hold_the_text_are_shown(tmp_path):
     for size in (4, 8):
         miles_run(tmp_path, f"r{size}", 0.015, config={"hf_checkpoint": f"/models/Qwen3-{size}B"})
     sync(tmp_path)
-    document = run_here("ranges", "--setup", "qwen3-8b", "--json", *STORE, cwd=tmp_path).document
+    document = run("ranges", "--setup", "qwen3-8b", "--json", *STORE, cwd=tmp_path).document
     assert [setup["setup"] for setup in document["setups"]] == ["miles · Qwen3-8B"]
 
 
@@ -47,5 +47,5 @@ def test_an_empty_table_says_how_to_fill_it(tmp_path):
         (["runs"], "no runs yet: `step0-wandb sync SOURCE`"),
         (["runs", "--user", "mia"], "no runs like that: leave an option away"),
     ]:
-        answer = run_here(*words, *STORE, cwd=tmp_path)
+        answer = run(*words, *STORE, cwd=tmp_path)
         assert (answer.code, answer.out.startswith(said)) == (0, True)

@@ -9,7 +9,7 @@ import pytest
 
 from step0_wandb.settings.load import load_settings
 from step0_wandb.settings.options import Settings, SetupSettings
-from tests.support.command import run, run_here
+from tests.support.command import run
 from tests.support.miles import miles_run
 
 
@@ -54,10 +54,10 @@ def test_the_file_to_start_from_changes_nothing(started):
 def test_it_says_how_to_keep_the_store_that_was_used_before_it(tmp_path):
     (tmp_path / "here").mkdir()
     miles_run(tmp_path, "one", 0.0151)
-    run_here("sync", ".", cwd=tmp_path)
+    run("sync", ".", cwd=tmp_path)
     (kept,) = tmp_path.rglob("step0.db")
     assert kept.is_relative_to(tmp_path / ".local")
-    said = run_here("settings", "--init", cwd=tmp_path / "here", HOME=str(tmp_path)).err
+    said = run("settings", "--init", cwd=tmp_path / "here", HOME=str(tmp_path)).err
     (line,) = re.findall("write (store = .*)", said)
     file = tmp_path / "here" / "step0.toml"
     file.write_text(f"{line}\n{file.read_text()}")
@@ -102,7 +102,7 @@ def test_a_disk_that_is_full_leaves_no_half_of_a_file(tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
     try:
-        answer = run_here("settings", "--init", cwd=tmp_path)
+        answer = run("settings", "--init", cwd=tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert answer.code == 2

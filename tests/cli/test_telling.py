@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.support.command import run_here
+from tests.support.command import run
 from tests.support.miles import miles_run
 from tests.support.terminal import on_terminal, plain
 
@@ -35,7 +35,7 @@ def stamped(text):
 
 
 def test_lines_that_no_terminal_shows_carry_the_time(folder):
-    answer = run_here("sync", ".", cwd=folder)
+    answer = run("sync", ".", cwd=folder)
     (problem,) = [line for line in stamped(answer.err) if line.startswith("problem: ")]
     assert "run-bad.wandb" in problem
     summary = stamped(answer.out.splitlines()[-1])
@@ -43,7 +43,7 @@ def test_lines_that_no_terminal_shows_carry_the_time(folder):
 
 
 def test_a_dry_run_says_that_it_would_write_the_page_and_writes_none(folder):
-    answer = run_here("sync", ".", "--html", "page.html", "--dry-run", cwd=folder)
+    answer = run("sync", ".", "--html", "page.html", "--dry-run", cwd=folder)
     assert "would write page.html" in stamped(answer.err)
     assert "page:" not in answer.out
     assert not list(folder.glob("*.html"))
@@ -56,7 +56,7 @@ def test_on_a_terminal_lines_are_plain(folder):
 
 
 def test_with_log_format_json_all_lines_are_objects_and_stdout_is_left_to_data(folder):
-    answer = run_here("sync", ".", "--log-format", "json", cwd=folder)
+    answer = run("sync", ".", "--log-format", "json", cwd=folder)
     lines = [json.loads(line) for line in answer.err.splitlines()]
     assert answer.out == ""
     assert all(line.keys() == {"time", "level", "message"} for line in lines)
@@ -69,12 +69,12 @@ def test_with_log_format_json_all_lines_are_objects_and_stdout_is_left_to_data(f
 
 
 def test_a_failure_is_a_log_line_too(tmp_path):
-    answer = run_here("sync", "./nowhere", cwd=tmp_path)
+    answer = run("sync", "./nowhere", cwd=tmp_path)
     first, *rest = stamped(answer.err)
     assert first.startswith("error: ")
     assert "nowhere" in first
     assert len(rest) <= 2
-    answer = run_here("sync", "./nowhere", "--log-format", "json", cwd=tmp_path)
+    answer = run("sync", "./nowhere", "--log-format", "json", cwd=tmp_path)
     (line,) = [json.loads(text) for text in answer.err.splitlines()]
     assert line["level"] == "error"
     assert "nowhere" in line["message"]
@@ -84,7 +84,7 @@ def test_a_failure_is_a_log_line_too(tmp_path):
     "words", [("label", "r", "--clear"), ("mute", "s", "--clear"), ("explain", "r"), ("ranges",)]
 )
 def test_every_command_tells_its_failures_as_objects_where_a_log_wants_them(tmp_path, words):
-    answer = run_here(*words, "--store", "none.db", "--log-format", "json", cwd=tmp_path)
+    answer = run(*words, "--store", "none.db", "--log-format", "json", cwd=tmp_path)
     (line,) = [json.loads(text) for text in answer.err.splitlines()]
     assert (answer.code != 0, answer.out) == (True, "")
     assert (line["level"], "none.db" in line["message"]) == ("error", True)
@@ -95,7 +95,7 @@ def test_other_peoples_text_cannot_break_a_line_of_the_log(tmp_path):
     for number in range(3):
         miles_run(tmp_path, f"h{number}", 0.0150 + number / 10000)
     miles_run(tmp_path, "x", 0.0461, display_name=evil)
-    answer = run_here("sync", ".", "--log-format", "json", cwd=tmp_path)
+    answer = run("sync", ".", "--log-format", "json", cwd=tmp_path)
     broken = [json.loads(line)["message"] for line in answer.err.splitlines() if "broken: " in line]
     assert len(broken) == 1
     assert "\n" not in broken[0]
@@ -103,12 +103,12 @@ def test_other_peoples_text_cannot_break_a_line_of_the_log(tmp_path):
 
 
 def test_quiet_says_one_line_when_something_is_new_and_nothing_when_not(folder):
-    first = run_here("sync", ".", "-q", cwd=folder)
+    first = run("sync", ".", "-q", cwd=folder)
     assert stamped(first.out) == ["4 runs seen, 4 new; stored: 1 broken, 3 healthy"]
-    second = run_here("sync", ".", "-q", cwd=folder)
+    second = run("sync", ".", "-q", cwd=folder)
     assert (second.code, second.out, second.err) == (0, "", "")
     miles_run(folder, "late", 0.0151)
-    third = run_here("sync", ".", "-q", cwd=folder)
+    third = run("sync", ".", "-q", cwd=folder)
     assert stamped(third.out) == ["5 runs seen, 1 new; stored: 1 broken, 4 healthy"]
 
 
@@ -116,6 +116,6 @@ def test_quiet_still_tells_of_a_broken_run(tmp_path):
     for number in range(3):
         miles_run(tmp_path, f"h{number}", 0.0150 + number / 10000)
     miles_run(tmp_path, "x", 0.0461, started=int(datetime.now(UTC).timestamp()) - 600)
-    answer = run_here("sync", ".", "-q", cwd=tmp_path)
+    answer = run("sync", ".", "-q", cwd=tmp_path)
     assert any("Broken at step 0: x" in line for line in stamped(answer.err))
-    assert run_here("sync", ".", "-q", cwd=tmp_path).err == ""
+    assert run("sync", ".", "-q", cwd=tmp_path).err == ""

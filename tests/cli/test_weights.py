@@ -1,6 +1,6 @@
 """``weights``: the book on the command line, from the store alone."""
 
-from tests.support.command import run_here
+from tests.support.command import run
 from tests.support.miles import CONFIG, miles_run
 from tests.support.runs import exit_record, history_record, run_record, wandb_file, write_file
 
@@ -8,13 +8,13 @@ FLAG = {"check_weight_update_equal": True, "num_rollout": 2}
 
 
 def synced(folder):
-    answer = run_here("sync", ".", "--store", "s.db", cwd=folder)
+    answer = run("sync", ".", "--store", "s.db", cwd=folder)
     assert answer.code == 0
     return answer
 
 
 def weights(folder, *words):
-    return run_here("weights", "--store", "s.db", *words, cwd=folder)
+    return run("weights", "--store", "s.db", *words, cwd=folder)
 
 
 def died(folder, run_id, *rows):
@@ -86,8 +86,8 @@ def test_names_of_others_are_harmless_and_an_empty_book_says_so(tmp_path):
     (tmp_path / "none").mkdir()
     rows = [{"training/global_step": 1, "actor/ppo_kl": 0.0, "_step": 1}]
     write_file(tmp_path / "none", wandb_file(run_record("v", {}), *map(history_record, rows)), run_id="v")
-    assert run_here("sync", "none", "--store", "n.db", cwd=tmp_path).code == 0
-    told = run_here("weights", "--store", "n.db", cwd=tmp_path)
+    assert run("sync", "none", "--store", "n.db", cwd=tmp_path).code == 0
+    told = run("weights", "--store", "n.db", cwd=tmp_path)
     assert (told.code, told.out) == (0, "no run of a framework that can compare weights\n")
 
 

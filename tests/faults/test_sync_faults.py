@@ -7,7 +7,7 @@ import pytest
 
 from step0_wandb.publish.wandb.state import read_state
 from step0_wandb.store import Store
-from tests.support.command import run_here
+from tests.support.command import run
 from tests.support.project import add_miles, add_project, environment
 from tests.support.wandb_server import Faults, WandbServer
 
@@ -33,7 +33,7 @@ class House:
     def sync(self):
         """Run one sync; the server's log of requests then holds those of this sync alone."""
         self.server.requests.clear()
-        return run_here("sync", "--json", cwd=self.folder, **environment(self.server, self.folder))
+        return run("sync", "--json", cwd=self.folder, **environment(self.server, self.folder))
 
     @property
     def runs(self):

@@ -20,7 +20,7 @@ from step0_wandb.demo import write_demo
 from step0_wandb.demo.scenario import directories
 from step0_wandb.errors import Step0Error, UsageError
 from step0_wandb.settings.load import load_settings
-from tests.support.command import run_here
+from tests.support import command
 from tests.support.miles import miles_run
 
 NOW = datetime(2026, 10, 20, 12, 0, tzinfo=UTC)
@@ -296,7 +296,7 @@ def test_that_a_demo_starts_anew_is_told_once(tmp_path, monkeypatch, replaced, w
     miles_run(tmp_path, "one", 0.0151)
     (tmp_path / "step0.toml").write_text("sources = ['.']\n")
     monkeypatch.setattr(demo, "write_demo", lambda path, **_: demo.DemoFolder(path, 1, replaced))
-    answer = run_here("demo", ".", *words, cwd=tmp_path)
+    answer = command.run("demo", ".", *words, cwd=tmp_path)
     assert answer.code == 0
     assert answer.err.count("held a demo: it starts anew") == (replaced and not words)
 

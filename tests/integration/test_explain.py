@@ -13,7 +13,7 @@ from step0_wandb.app.sync import Job, profiles_of, run_sync
 from step0_wandb.explanations.explanation import explain_judged
 from step0_wandb.settings.load import load_settings
 from step0_wandb.store import Store
-from tests.support.command import run_here
+from tests.support.command import run
 from tests.support.frameworks import (
     ACTOR,
     AREAL,
@@ -182,15 +182,15 @@ def test_of_thirteen_keys_that_differ_none_is_called_the_cause(tmp_path):
             tmp_path, f"ok{at}", 0.0150 + at * 1e-4, config={f"option_{key:02}": 0 for key in range(13)}
         )
     miles_run(tmp_path, "odd", 0.0470, config={f"option_{key:02}": 1 for key in range(13)})
-    run_here("sync", ".", "--store", "s.db", cwd=tmp_path)
-    said = run_here("explain", "odd", "--store", "s.db", cwd=tmp_path, COLUMNS="80").out
+    run("sync", ".", "--store", "s.db", cwd=tmp_path)
+    said = run("explain", "odd", "--store", "s.db", cwd=tmp_path, COLUMNS="80").out
     assert "13 keys differ: no single one is the cause for sure" in said
     assert "likely" not in said
     assert "no known cause fits: begin with what differs below from healthy runs such as run-ok2" in flat(
         said
     )
     assert all(f"option_{key:02}" in said for key in range(13))
-    assert run_here("explain", "odd", "--json", "--store", "s.db", cwd=tmp_path).document["causes"] == []
+    assert run("explain", "odd", "--json", "--store", "s.db", cwd=tmp_path).document["causes"] == []
 
 
 def flat(text):
@@ -217,11 +217,11 @@ def test_the_page_says_what_to_look_at_first_in_a_run_that_nobody_has_labeled(tm
     for name in ("odd", "seen"):
         miles_run(tmp_path, name, 0.0470, config={"load": "/models/Llama_torch_dist"})
     asked = ("sync", ".", "--store", "s.db", "--html", "page.html")
-    run_here(*asked, cwd=tmp_path)
+    run(*asked, cwd=tmp_path)
     first = f"look first: <bdi>{html.escape(explained(tmp_path).findings[0])}</bdi>"
     assert (tmp_path / "page.html").read_text().count(first) == 2
-    run_here("label", "seen", "broken", "--why", "known", "--store", "s.db", cwd=tmp_path)
-    run_here(*asked, cwd=tmp_path)
+    run("label", "seen", "broken", "--why", "known", "--store", "s.db", cwd=tmp_path)
+    run(*asked, cwd=tmp_path)
     assert (tmp_path / "page.html").read_text().count(first) == 1
 
 
@@ -229,29 +229,29 @@ def test_the_nearest_healthy_run_is_named_and_every_line_fits_80_columns(tmp_pat
     for at in range(3):
         miles_run(tmp_path, f"ok{at}", 0.0150 + at * 1e-4, config={"other": at, "long": "x" * 300})
     miles_run(tmp_path, "odd", 0.0470, config={"other": 2, "long": "y" * 300, "load": "/m/Llama_torch_dist"})
-    run_here("sync", ".", "--store", "s.db", cwd=tmp_path)
-    said = run_here("explain", "odd", "--store", "s.db", cwd=tmp_path, COLUMNS="80").out
+    run("sync", ".", "--store", "s.db", cwd=tmp_path)
+    said = run("explain", "odd", "--store", "s.db", cwd=tmp_path, COLUMNS="80").out
     assert "compare with team/project/ok2, the nearest healthy run" in said
     assert max(map(len, said.splitlines())) <= 80
 
 
 def test_who_accepted_a_setup_and_why_is_told_with_each_of_its_runs(tmp_path):
     miles_run(tmp_path, "one", 0.0151)
-    run_here("sync", ".", "--store", "s.db", cwd=tmp_path)
+    run("sync", ".", "--store", "s.db", cwd=tmp_path)
     asked = ("explain", "one", "--store", "s.db")
-    assert run_here(*asked, "--json", cwd=tmp_path).document["accepted"] is None
+    assert run(*asked, "--json", cwd=tmp_path).document["accepted"] is None
     why = "checked by hand"
-    assert run_here("accept", "Qwen3", "--why", why, "--store", "s.db", cwd=tmp_path).code == 0
-    said = run_here(*asked, "--json", cwd=tmp_path).document["accepted"]
+    assert run("accept", "Qwen3", "--why", why, "--store", "s.db", cwd=tmp_path).code == 0
+    said = run(*asked, "--json", cwd=tmp_path).document["accepted"]
     assert re.fullmatch(rf"by \S+, \d{{4}}-\d\d-\d\d \d\d:\d\d UTC: {why}", said)
-    assert f"accepted {said}" in run_here(*asked, cwd=tmp_path, COLUMNS="200").out
+    assert f"accepted {said}" in run(*asked, cwd=tmp_path, COLUMNS="200").out
 
 
 def test_a_run_on_disk_goes_by_its_key_without_the_entity_that_it_lacks(tmp_path):
     for run_id, gap in (("one", 0.0150), ("two", 0.0151), ("odd", 0.0470)):
         miles_run(tmp_path, run_id, gap, entity="", display_name="")
-    run_here("sync", ".", "--store", "s.db", cwd=tmp_path)
-    said = run_here("explain", "project/odd", "--store", "s.db", cwd=tmp_path, COLUMNS="200").out
+    run("sync", ".", "--store", "s.db", cwd=tmp_path)
+    said = run("explain", "project/odd", "--store", "s.db", cwd=tmp_path, COLUMNS="200").out
     assert "compare with project/two, the nearest healthy run" in said
     assert "project/odd | miles" in said
     assert "_/" not in said
@@ -264,8 +264,8 @@ def test_names_and_values_that_would_steer_a_terminal_are_harmless(tmp_path):
     place = miles_run(tmp_path, "odd", 0.0470, config=hostile, display_name=HOSTILE, run_group=HOSTILE)
     (place / "files").mkdir()
     (place / "files" / "requirements.txt").write_text(f"sglang=={HOSTILE}\n")
-    run_here("sync", ".", "--store", "s.db", cwd=tmp_path)
-    answer = run_here("explain", "odd", "--store", "s.db", cwd=tmp_path)
+    run("sync", ".", "--store", "s.db", cwd=tmp_path)
+    answer = run("explain", "odd", "--store", "s.db", cwd=tmp_path)
     assert answer.code == 0
     assert not {"\x1b", "\x07", "\u202e"} & set(answer.out)
     assert "[bold]" in answer.out
@@ -276,12 +276,12 @@ def test_names_and_values_that_would_steer_a_terminal_are_harmless(tmp_path):
 
 def test_what_is_published_stands_beside_a_first_run_and_changes_no_verdict(tmp_path):
     miles_run(tmp_path, "one", 0.0151)
-    run_here("sync", ".", "--store", "s.db", cwd=tmp_path)
+    run("sync", ".", "--store", "s.db", cwd=tmp_path)
     known = "published: 0.0148 to 0.0157 (17 runs, Miles guide 2026.10): inside"
-    found = run_here("check", "wandb", "--json", "--store", "s.db", cwd=tmp_path).document["run"]
+    found = run("check", "wandb", "--json", "--store", "s.db", cwd=tmp_path).document["run"]
     assert (found["verdict"], found["reasons"][1:]) == ("no-range", [known])
-    assert run_here("explain", "one", "--store", "s.db", cwd=tmp_path, COLUMNS="200").out.count(known) == 1
-    assert known in run_here("ranges", "-v", "--store", "s.db", cwd=tmp_path, COLUMNS="200").out
-    assert "published" not in run_here("ranges", "--store", "s.db", cwd=tmp_path).out
-    run_here("report", "--html", "page.html", "--store", "s.db", cwd=tmp_path)
+    assert run("explain", "one", "--store", "s.db", cwd=tmp_path, COLUMNS="200").out.count(known) == 1
+    assert known in run("ranges", "-v", "--store", "s.db", cwd=tmp_path, COLUMNS="200").out
+    assert "published" not in run("ranges", "--store", "s.db", cwd=tmp_path).out
+    run("report", "--html", "page.html", "--store", "s.db", cwd=tmp_path)
     assert known in (tmp_path / "page.html").read_text()

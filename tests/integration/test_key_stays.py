@@ -18,7 +18,7 @@ from step0_wandb.wandb_api.context import Context
 from step0_wandb.wandb_api.credentials import Places
 from step0_wandb.wandb_api.download import Download
 from step0_wandb.wandb_api.http import HttpLimits
-from tests.support.command import run_here
+from tests.support.command import run
 from tests.support.project import NOW, add_miles, environment
 from tests.support.server_source import CONFIG, miles_rows, shipped_finder
 from tests.support.wandb_server import WandbServer
@@ -94,7 +94,7 @@ def test_the_key_is_in_no_log_no_output_and_no_store(server, tmp_path, caplog, f
     if fault:
         server.faults.always(fault)
     with caplog.at_level(logging.DEBUG):
-        answer = run_here("sync", "lab/rl", "-v", cwd=tmp_path, **environment(server, tmp_path))
+        answer = run("sync", "lab/rl", "-v", cwd=tmp_path, **environment(server, tmp_path))
     assert answer.code == {None: 0, "401": 4, "403": 4}.get(fault, 5)
     assert not shows(server, caplog.text + answer.out + answer.err)
     assert all(request.authorized for request in server.requests)

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 
 import step0_wandb as s0
 from step0_wandb.errors import UsageError
-from tests.support.command import run_here
+from tests.support.command import run
 from tests.support.miles import CONFIG, GAP, miles_run
 
 HEALTHY = {"h1": 0.0150, "h2": 0.0152, "h3": 0.0149, "h4": 0.0151}
@@ -95,8 +95,8 @@ def test_charts_return_their_axes(verdicts, folder):
 
 
 def test_explaining_gives_the_answer_of_the_command(folder, verdicts, tmp_path):
-    assert run_here("sync", folder, "--store", "s.db", cwd=tmp_path).code == 0
-    said = run_here("explain", BROKEN, "--store", "s.db", "--json", cwd=tmp_path).document
+    assert run("sync", folder, "--store", "s.db", cwd=tmp_path).code == 0
+    said = run("explain", BROKEN, "--store", "s.db", "--json", cwd=tmp_path).document
     for frame in (verdicts, s0.judge(s0.load_runs(store=tmp_path / "s.db"))):
         found = s0.explain(frame, BROKEN)
         assert [f"{cause.text}: {cause.advice}" for cause in found.causes] == said["causes"]
@@ -144,7 +144,7 @@ def test_a_frame_from_such_a_file_says_where_its_runs_were_read(verdicts, folder
 
 
 def test_a_frame_of_a_store_finds_it_again_from_such_a_file(folder, tmp_path):
-    run_here("sync", folder, "--store", "s.db", cwd=tmp_path)
+    run("sync", folder, "--store", "s.db", cwd=tmp_path)
     verdicts = s0.judge(s0.load_runs(store=tmp_path / "s.db"))
     frame = verdicts.copy()
     frame.attrs = json.loads(json.dumps(verdicts.attrs))

@@ -14,7 +14,7 @@ from step0_wandb.wandb_api.credentials import Account, Server
 from step0_wandb.wandb_api.download import Download
 from step0_wandb.wandb_api.faults import RequestFailed
 from step0_wandb.wandb_api.http import HttpLimits
-from tests.support.command import run_here
+from tests.support.command import run
 from tests.support.miles import CONFIG, GAP, miles_run
 from tests.support.runs import exit_record, history_record, run_record, wandb_file, write_file
 from tests.support.server_source import miles_rows
@@ -121,13 +121,13 @@ def test_of_several_directories_the_one_that_step_0_was_read_from_counts(tmp_pat
 
 def test_the_command_shows_them_and_its_document_holds_them(tmp_path):
     install(fleet(tmp_path), NEW)
-    run_here("sync", ".", "--store", "s.db", cwd=tmp_path)
-    said = run_here("explain", "bad", "--store", "s.db", cwd=tmp_path).out
+    run("sync", ".", "--store", "s.db", cwd=tmp_path)
+    said = run("explain", "bad", "--store", "s.db", cwd=tmp_path).out
     assert (
         "package sglang 0.5.9 -> 0.5.16, aiohttp 3.12 -> 3.13 (nearest healthy run -> this run)"
         in " ".join(said.split())
     )
-    document = run_here("explain", "bad", "--json", "--store", "s.db", cwd=tmp_path).document
+    document = run("explain", "bad", "--json", "--store", "s.db", cwd=tmp_path).document
     assert (tuple(document["packages"]), document["packages_unknown"]) == (CHANGED, None)
 
 

@@ -15,7 +15,7 @@ from step0_wandb.store import Label, Store
 from step0_wandb.wandb_api.address import RemoteAddress
 from step0_wandb.wandb_api.context import Context
 from step0_wandb.wandb_api.credentials import Places
-from tests.support.command import run_here
+from tests.support.command import run
 from tests.support.miles import CONFIG, GAP
 from tests.support.runs import Client, append, exit_record, history_record, run_record, wandb_file, write_file
 from tests.support.wandb_server import WandbServer
@@ -119,15 +119,15 @@ def test_check_tells_it_only_where_it_is_asked(tmp_path):
         place = client.start("abc", config=TWO)
         client.log(*history(4, lost=2))
         client.finish()
-    plain = run_here("check", place, "--json", cwd=tmp_path)
+    plain = run("check", place, "--json", cwd=tmp_path)
     assert (plain.code, [check["check"] for check in plain.document["run"]["checks"]][4:]) == (0, [])
-    asked = run_here("check", place, "--json", "--every-rollout", cwd=tmp_path)
+    asked = run("check", place, "--json", "--every-rollout", cwd=tmp_path)
     assert asked.code == 3
     assert [check["check"] for check in asked.document["run"]["checks"]][4:] == [
         "every-rollout",
         "first-update",
     ]
-    told = run_here("check", place, "--every-rollout", cwd=tmp_path)
+    told = run("check", place, "--every-rollout", cwd=tmp_path)
     assert "at the first step of rollout 2" in told.out
     assert "gap 0.0150 after the first update is 1.00 times step 0's 0.0150" in " ".join(told.out.split())
 
