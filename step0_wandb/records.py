@@ -30,6 +30,12 @@ VERDICTS: tuple[VerdictName, ...] = (
 
 FLAGGED: tuple[VerdictName, ...] = ("broken", "suspect")
 """The verdicts that need a person, the gravest first."""
+
+ALPHA = 0.001
+"""Share of healthy runs that may fall outside their range, where nobody asks for another."""
+BROKEN_RATIO = 2.0
+"""A gap above its range is broken from this many times the center on, where nobody asks for another."""
+
 ALIVE = frozenset({"running", "pending", "preempting"})
 """The states in which a run may still log its step 0."""
 

@@ -4,12 +4,10 @@ Arrays in, ranges out; nothing here knows of W&B, of the store or of the command
 this list, and imports up::
 
     table, judging, fitness    what callers use: DataFrames in and out
-    given                      ranges that the caller brings
     noise                      how large ppo_kl may be where it cannot be 0
     model                      all that was learned, whatever the alpha
     levels, epochs             where a setup moved to another level
-    fleet                      members, priors and tails, found in turns
-    screen                     which runs of a dirty history are healthy
+    screen                     members, priors and tails, found in turns
     tails, prior               what setups teach each other about tails and spread
     spread                     limits and probabilities
     history, cells             checked input; runs in cells
@@ -17,6 +15,6 @@ this list, and imports up::
 
 from step0_wandb.ranges.fitness import goodness_of_fit
 from step0_wandb.ranges.judging import judged_by
-from step0_wandb.ranges.table import BROKEN_RATIO, fit_ranges
+from step0_wandb.ranges.table import fit_ranges
 
-__all__ = ["BROKEN_RATIO", "fit_ranges", "goodness_of_fit", "judged_by"]
+__all__ = ["fit_ranges", "goodness_of_fit", "judged_by"]

@@ -5,11 +5,16 @@ Everything here works on all cells at once; nothing loops over setups.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    _Arrays = TypeVar("_Arrays", bound=DataclassInstance)
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -17,7 +22,7 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 
 
 ROUNDING: Final = 1e-9
-"""Difference of two ln(gap) that is none: a gap of exactly twice another counts as that."""
+"""Two ln(gap) this close are equal: a gap of exactly twice another counts as that."""
 
 
 def runs_of(starts: Ints, counts: Ints) -> Ints:
@@ -32,6 +37,11 @@ def sorted_order(codes: Ints, values: Floats | Ints) -> Ints:
     """Return the order by `codes`, and by `values` where these are equal (twice as fast as lexsort)."""
     order = np.argsort(values)
     return order[np.argsort(codes[order], kind="stable")]
+
+
+def take(arrays: _Arrays, index: Ints | Bools) -> _Arrays:
+    """Return a dataclass of equally long arrays with their entries at `index`."""
+    return type(arrays)(*(getattr(arrays, field.name)[index] for field in fields(arrays)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +111,6 @@ class Moments:
     n: Floats
     mean: Floats
     ss: Floats
-
-    def take(self, index: Ints) -> Moments:
-        """Return the entries at `index`."""
-        return Moments(self.n[index], self.mean[index], self.ss[index])
 
     def where_some(self) -> Moments:
         """Return the same with one run instead of none, for formulas that divide by `n`."""

@@ -6,7 +6,7 @@ new epoch. Downwards it is adopted; upwards it is proposed, and the old level st
 person accepts the new one.
 
 All setups go through their runs together: each round takes from every setup as many runs as the
-range in force can judge before it has to be learned anew, so that there are few rounds.
+range in force can judge before it has to be learned again, so that there are few rounds.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from step0_wandb.ranges.spread import Spread
 
 FOUNDERS: Final = 3
-"""Runs in a row that begin an epoch; a level of fewer runs is none that could be left."""
+"""Runs in a row that begin an epoch; a level of fewer runs cannot be left."""
 
 OUTVOTED: Final = 2 * FOUNDERS
 """A level of no more runs than this, followed by three a broken ratio lower, was that of a broken
 launch: three then hold the third that the screening asks for, and the lower level is right."""
 
 REFRESH: Final = 4
-"""A range is learned anew when its members have grown by a quarter."""
+"""A range is learned again when its members have grown by a quarter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Timeline:
     usable : ndarray of bool, shape (rows,)
         Whether the run may be a member.
     healthy : ndarray of bool, shape (rows,)
-        Labelled healthy.
+        Labeled healthy.
     accepted : ndarray of bool, shape (rows,)
         Whether a person accepted the setup after this run was created.
     starts, ends, group : ndarray of int, shape (setups,)

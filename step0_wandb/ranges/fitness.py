@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from step0_wandb.ranges.cells import Cells, moments_of, runs_of
-from step0_wandb.ranges.fleet import priors_of
+from step0_wandb.ranges.cells import Cells, moments_of, runs_of, take
 from step0_wandb.ranges.model import fit_model
-from step0_wandb.ranges.screen import SCREEN_ALPHA, Rows
+from step0_wandb.ranges.screen import SCREEN_ALPHA, Rows, priors_of
 from step0_wandb.ranges.spread import Spread, combined_df
-from step0_wandb.ranges.table import BROKEN_RATIO, check_parameters
+from step0_wandb.ranges.table import check_parameters
 from step0_wandb.ranges.tails import NORMAL, residuals_of
+from step0_wandb.records import BROKEN_RATIO
 
 if TYPE_CHECKING:
     from step0_wandb.ranges.cells import Bools, Floats, Ints
@@ -193,7 +193,7 @@ def _statistic(y: Floats, cells: Cells, prior: Prior) -> float:
     """Return the Anderson-Darling statistic of the residuals; what screening would drop is left out."""
     spread = Spread.of([prior], [NORMAL], SCREEN_ALPHA)
     found = residuals_of(_rows(y, cells), np.ones(y.size, dtype=bool), spread)
-    found = found.take(np.abs(found.value) <= found.limit)
+    found = take(found, np.abs(found.value) <= found.limit)
     return anderson_darling(special.stdtr(found.df, found.value))
 
 

@@ -71,7 +71,7 @@ class History:
         Whether the run may be a member of its setup's range: its gap can be used, and neither a
         person nor an exact check nor its resumption speaks against it.
     healthy : ndarray of bool
-        Labelled healthy, so that it is a member if its gap can be used.
+        Labeled healthy, so that it is a member if its gap can be used.
     zero : ndarray of bool
         A member of a true on-policy setup: its gap is exactly 0, and nothing speaks against it.
     time : ndarray of int
@@ -100,7 +100,7 @@ def read_history(runs: pd.DataFrame) -> History:
     Raises
     ------
     UsageError
-        `runs` is no DataFrame, lacks `setup` or `gap`, or a column holds what it may not.
+        `runs` is not a DataFrame, lacks `setup` or `gap`, or a column holds what it may not.
     """
     require_columns(runs, "runs", ("setup", "gap"))
     of = factorize(runs, "setup")
@@ -151,7 +151,7 @@ def numbers(frame: pd.DataFrame, name: str) -> Floats:
     try:
         return frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"Column {name!r} holds something that is no number: {error}.") from error
+        raise UsageError(f"Column {name!r} holds something that is not a number: {error}.") from error
 
 
 def times(frame: pd.DataFrame, name: str, missing: int) -> Ints:
@@ -165,7 +165,7 @@ def times(frame: pd.DataFrame, name: str, missing: int) -> Ints:
     try:
         when = pd.Series(pd.to_datetime(frame[name], utc=True))
     except (TypeError, ValueError) as error:
-        raise UsageError(f"Column {name!r} holds something that is no time: {error}.") from error
+        raise UsageError(f"Column {name!r} holds something that is not a time: {error}.") from error
     known = when.notna().to_numpy()
     microseconds = when.dt.as_unit("us").astype(np.int64).to_numpy()
     return np.where(known, microseconds, missing)
@@ -211,7 +211,7 @@ def factorize(frame: pd.DataFrame, name: str) -> Factors:
     try:
         code, names = pd.factorize(frame[name].astype(object), sort=True)
     except TypeError as error:
-        raise UsageError(f"Column {name!r} holds something that is no name: {error}.") from error
+        raise UsageError(f"Column {name!r} holds something that is not a name: {error}.") from error
     return Factors(code.astype(np.int64), np.asarray(names, dtype=object))
 
 

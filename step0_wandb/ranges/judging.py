@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import pandas as pd
 
-from step0_wandb.ranges.cells import without_itself
-from step0_wandb.ranges.given import compare
-from step0_wandb.ranges.history import NEVER, as_times, numbers
+from step0_wandb.errors import UsageError
+from step0_wandb.ranges.cells import take, without_itself
+from step0_wandb.ranges.history import NEVER, as_times, flags, numbers, require_columns
 from step0_wandb.ranges.model import fit_model
 from step0_wandb.ranges.noise import learned_noise
-from step0_wandb.ranges.spread import Scale
+from step0_wandb.ranges.spread import Scale, Spread
 from step0_wandb.ranges.table import (
-    BROKEN_RATIO,
+    COLUMNS,
     basis_of,
     believed_levels,
     check_parameters,
+    limits_of,
     range_table,
     words,
     zero_members,
 )
+from step0_wandb.records import ALPHA, BROKEN_RATIO
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from step0_wandb.ranges.cells import Bools, Floats, Ints
-    from step0_wandb.ranges.given import Given
     from step0_wandb.ranges.history import Names
     from step0_wandb.ranges.model import Model
-    from step0_wandb.ranges.spread import Spread
+
+Columns: TypeAlias = "dict[str, npt.NDArray[Any]]"
+"""By the names of `judged_by`, one entry a run that has a setup."""
 
 WITHOUT_SETUP: Final = {
     "n": 0,
@@ -47,7 +52,7 @@ def judged_by(
     runs: pd.DataFrame,
     ranges: pd.DataFrame | None = None,
     *,
-    alpha: float = 0.001,
+    alpha: float = ALPHA,
     broken_ratio: float = BROKEN_RATIO,
 ) -> pd.DataFrame:
     """Return the range that each run is compared with, and how far out it lies.
@@ -108,166 +113,205 @@ def judged_by(
 
 def judged_in(model: Model, ranges: pd.DataFrame | None, alpha: float) -> pd.DataFrame:
     """Return what `judged_by` does of the runs of a fitted model, in their order."""
-    spread = model.fleet.spread.at(alpha).take(model.history.setups.metric)
+    spread = take(model.fleet.spread.at(alpha), model.history.setups.metric)
+    row = np.flatnonzero(model.history.setup >= 0)
     if ranges is None:
-        judged = _by_own(model, spread)
+        judged = _by_own(model, row, spread)
     else:
-        given = compare(ranges, range_table(model, alpha), model, spread)
-        spread = given.spread
-        judged = _as_it_stands(_by_own(model, spread), given, model)
-    return _frame(judged, model, spread)
+        own = compare(ranges, range_table(model, alpha), model, spread)
+        spread = own.spread
+        judged = _as_it_stands(_by_own(model, row, spread), own, model.history.setup[row], model)
+    return _frame(judged, row, model, spread)
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """The range of each run, one entry a run that has a setup.
+def _by_own(model: Model, row: Ints, spread: Spread) -> Columns:
+    """Judge the runs at `row` by the range that the runs themselves give.
 
-    Attributes
+    Parameters
     ----------
-    row : ndarray of int
-        Where the run is in the frame.
-    n, center, low, high, seen_low, seen_high, sigma, df, basis : ndarray
-        As in `fit_ranges`; NaN where there is no range.
-    member, accepted, believed, moved : ndarray of bool
-    noise : ndarray of float
-        `ppo_kl_noise`.
+    spread : Spread
+        One entry a setup.
     """
-
-    row: Ints
-    n: Ints
-    center: Floats
-    low: Floats
-    high: Floats
-    seen_low: Floats
-    seen_high: Floats
-    sigma: Floats
-    df: Floats
-    basis: Names
-    member: Bools
-    accepted: Bools
-    believed: Bools
-    moved: Bools
-    noise: Floats
-
-
-def _by_own(model: Model, spread: Spread) -> Judged:
-    """Judge each run by the range that the runs themselves give; `spread` has one entry a setup."""
     history, levels = model.history, model.levels
-    row = np.flatnonzero(history.setup >= 0)
     setup, of = history.setup[row], levels.of_run[row]
     level = levels.judged_by[of]
     exact, gap = history.setups.exact[setup], history.gap[row]
     member = model.member[row] & (of == level)
-    others = without_itself(history.y[row], member, model.whole.take(level))
-    scale = spread.scale(others.where_some(), setup)
-    half = spread.half_width(scale, setup)
-    none = (others.n == 0) | exact
+    others = without_itself(history.y[row], member, take(model.whole, level))
     n = np.where(exact, zero_members(model)[setup] - history.zero[row], others.n).astype(np.int64)
     seen = model.seen[level]
-    lowest, highest = member & (gap == seen[:, 0]), member & (gap == seen[:, 3])
-
-    def known(values: Floats, *, unknown: Bools = none) -> Floats:
-        return np.where(exact, 0.0, np.where(unknown, np.nan, values))
-
-    with np.errstate(over="ignore"):
-        low, high = np.exp(others.mean - half), np.exp(others.mean + half)
-    return Judged(
-        row=row,
-        n=n,
-        center=known(np.exp(others.mean)),
-        low=known(low),
-        high=known(high),
-        seen_low=known(np.where(lowest, seen[:, 1], seen[:, 0])),
-        seen_high=known(np.where(highest, seen[:, 2], seen[:, 3])),
-        sigma=known(scale.sigma),
-        df=np.where(none, np.nan, scale.df),
-        basis=basis_of(n, history.setups.ceiling[setup], exact, model.split[level]),
-        member=np.where(exact, history.zero[row], member),
-        accepted=levels.accepted[level],
-        believed=believed_levels(model)[level],
-        moved=of != level,
-        noise=learned_noise(model, spread.alpha).of_run[row],
-    )
+    seen_low = np.where(member & (gap == seen[:, 0]), seen[:, 1], seen[:, 0])
+    seen_high = np.where(member & (gap == seen[:, 3]), seen[:, 2], seen[:, 3])
+    none = others.n == 0
+    return {
+        "n": n,
+        **limits_of(others, spread, setup, exact),
+        "seen_low": np.where(exact, 0.0, np.where(none, np.nan, seen_low)),
+        "seen_high": np.where(exact, 0.0, np.where(none, np.nan, seen_high)),
+        "basis": basis_of(n, history.setups.ceiling[setup], exact, model.split[level]),
+        "member": np.where(exact, history.zero[row], member),
+        "accepted": levels.accepted[level],
+        "believed": believed_levels(model)[level],
+        "moved": of != level,
+        "ppo_kl_noise": learned_noise(model, spread.alpha).of_run[row],
+    }
 
 
-def _as_it_stands(judged: Judged, given: Given, model: Model) -> Judged:
-    """Put the caller's range where it is another than the runs give."""
-    setup = model.history.setup[judged.row]
-    stands = (~given.same & ~model.history.setups.exact)[setup]
-
-    def column(name: str, own: Floats) -> Floats:
-        return np.where(stands, numbers(given.table, name)[setup], own)
-
-    n = np.nan_to_num(column("n", judged.n.astype(np.float64))).astype(np.int64)
-    return replace(
-        judged,
-        n=n,
-        center=column("center", judged.center),
-        low=column("low", judged.low),
-        high=column("high", judged.high),
-        seen_low=column("seen_low", judged.seen_low),
-        seen_high=column("seen_high", judged.seen_high),
-        sigma=column("sigma", judged.sigma),
-        df=column("df", judged.df),
-        basis=np.where(stands, given.basis[setup], judged.basis),
-        member=judged.member & ~stands,
-        accepted=np.where(stands, given.accepted[setup], judged.accepted),
-        believed=np.where(stands, given.believed[setup], judged.believed),
-        moved=judged.moved & ~stands,
-        noise=np.where(given.same[setup], judged.noise, numbers(given.table, "ppo_kl_noise")[setup]),
-    )
+def _as_it_stands(judged: Columns, ranges: CallerRanges, setup: Ints, model: Model) -> Columns:
+    """Put the caller's range where it differs from what the runs give."""
+    stands = (~ranges.same & ~model.history.setups.exact)[setup]
+    table = {name: numbers(ranges.table, name)[setup] for name in (*RANGE_NUMBERS, "ppo_kl_noise")}
+    found = judged | {name: np.where(stands, table[name], judged[name]) for name in RANGE_NUMBERS}
+    found["n"] = np.nan_to_num(found["n"]).astype(np.int64)
+    for name, stated in (
+        ("basis", ranges.basis),
+        ("accepted", ranges.accepted),
+        ("believed", ranges.believed),
+    ):
+        found[name] = np.where(stands, stated[setup], judged[name])
+    found["ppo_kl_noise"] = np.where(ranges.same[setup], judged["ppo_kl_noise"], table["ppo_kl_noise"])
+    return found | {name: judged[name] & ~stands for name in ("member", "moved")}
 
 
-def _frame(judged: Judged, model: Model, spread: Spread) -> pd.DataFrame:
+RANGE_NUMBERS: Final = tuple(name for name in COLUMNS if name != "basis")
+
+
+def _frame(judged: Columns, row: Ints, model: Model, spread: Spread) -> pd.DataFrame:
     """Return one row a run: the range, how far out the run lies, and the move it belongs to."""
     levels, history = model.levels, model.history
-    of = levels.of_run[judged.row]
+    of, gap, waits = levels.of_run[row], history.gap[row], judged["moved"]
     mean = model.whole.mean
-    gap = history.gap[judged.row]
+    center, low, high = judged["center"], judged["low"], judged["high"]
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(judged.center > 0, gap / judged.center, np.nan)
-    outside = np.where(gap > judged.high, 1.0, np.where(gap < judged.low, -1.0, 0.0))
+        ratio = np.where(center > 0, gap / center, np.nan)
+    outside = np.where(gap > high, 1.0, np.where(gap < low, -1.0, 0.0))
     moved = np.exp(mean[of] - mean[levels.judged_by[of]])
-    index = pd.Index(judged.row)
+    index = pd.Index(row)
     columns = {
-        "n": judged.n,
-        "center": judged.center,
-        "low": judged.low,
-        "high": judged.high,
-        "seen_low": judged.seen_low,
-        "seen_high": judged.seen_high,
-        "sigma": judged.sigma,
-        "df": judged.df,
-        "basis": words(judged.basis, index),
+        **{name: judged[name] for name in COLUMNS},
+        "basis": words(judged["basis"], index),
         "ratio": ratio,
-        "p_value": _p_value(judged, gap, spread, history.setup[judged.row]),
-        "position": np.where(np.isnan(gap) | np.isnan(judged.low), np.nan, outside),
-        "member": judged.member,
+        "p_value": _p_value(judged, gap, spread, history.setup[row]),
+        "position": np.where(np.isnan(gap) | np.isnan(low), np.nan, outside),
+        "member": judged["member"],
         "epoch": levels.number[of],
-        "accepted": judged.accepted,
-        "believed": judged.believed,
-        "ppo_kl_noise": judged.noise,
-        "moved": judged.moved,
-        "moved_ratio": np.where(judged.moved, moved, np.nan),
-        "moved_since": as_times(np.where(judged.moved, levels.since[of], NEVER)),
-        "moved_n": np.where(judged.moved, model.whole.n[of], 0).astype(np.int64),
+        **{name: judged[name] for name in ("accepted", "believed", "ppo_kl_noise", "moved")},
+        "moved_ratio": np.where(waits, moved, np.nan),
+        "moved_since": as_times(np.where(waits, levels.since[of], NEVER)),
+        "moved_n": np.where(waits, model.whole.n[of], 0).astype(np.int64),
     }
     frame = pd.DataFrame(columns, index=index)
-    return frame if judged.row.size == history.gap.size else _with_all_rows(frame, history.gap.size)
+    if row.size == history.gap.size:
+        return frame
+    types = frame.dtypes[list(WITHOUT_SETUP)]
+    return frame.reindex(range(history.gap.size)).fillna(WITHOUT_SETUP).astype(types.to_dict())
 
 
-def _with_all_rows(frame: pd.DataFrame, rows: int) -> pd.DataFrame:
-    """Add the runs without a setup, which have no range."""
-    types = frame.dtypes
-    return (
-        frame.reindex(range(rows)).fillna(WITHOUT_SETUP).astype({name: types[name] for name in WITHOUT_SETUP})
+def _p_value(judged: Columns, gap: Floats, spread: Spread, setup: Ints) -> Floats:
+    """Return the two-sided probability of a gap at least that far out; 0 or 1 where it must be 0."""
+    df, sigma = judged["df"], judged["sigma"]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        prediction = sigma * np.sqrt(1 + 1 / judged["n"])
+        away = np.log(np.maximum(gap, 0)) - np.log(judged["center"])
+        p = spread.p_value(away, Scale(df, df, sigma, prediction), setup)
+    return np.where(judged["basis"] == "exact", np.where(np.isnan(gap), np.nan, gap == 0), p)
+
+
+SAME: Final = 1e-9
+"""Relative difference up to which two centers are the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallerRanges:
+    """The caller's ranges next to the runs' setups.
+
+    Attributes
+    ----------
+    table : DataFrame
+        One row a setup of the runs, in their order; NaN where the caller has none.
+    same : ndarray of bool, shape (setups,)
+        The range is that of the runs: members can be left out exactly.
+    spread : Spread
+        One entry a setup: what the caller's ranges were made with where they are the same.
+    basis : ndarray of object, shape (setups,)
+    believed, accepted : ndarray of bool, shape (setups,)
+        Not believed is what the caller does not believe, or what lies above the ceiling of the runs
+        unaccepted.
+    """
+
+    table: pd.DataFrame
+    same: Bools
+    spread: Spread
+    basis: Names
+    believed: Bools
+    accepted: Bools
+
+
+def compare(ranges: pd.DataFrame, own: pd.DataFrame, model: Model, spread: Spread) -> CallerRanges:
+    """Lay the caller's `ranges` next to the runs' `own`.
+
+    Parameters
+    ----------
+    spread : Spread
+        One entry a setup, from the runs alone.
+
+    Raises
+    ------
+    UsageError
+        `ranges` lacks a column, or has a setup twice.
+    """
+    require_columns(ranges, "ranges", ("n", "center", "low", "high"))
+    if not ranges.index.is_unique:
+        twice = ranges.index[ranges.index.duplicated()][0]
+        raise UsageError(f"ranges has the setup {twice!r} twice.", "Give one row a setup, indexed by setup.")
+    table = ranges.reindex(own.index)
+    n, center = numbers(table, "n"), numbers(table, "center")
+    near = np.isclose(center, own["center"].to_numpy(), rtol=SAME, atol=0, equal_nan=True)
+    accepted = flags(table, "accepted", missing=False)
+    above = center > model.history.setups.ceiling
+    same = (n == own["n"].to_numpy()) & near
+    return CallerRanges(
+        table=table,
+        same=same,
+        spread=_spread_of(table, same, model, spread),
+        basis=_basis(table, n, model),
+        believed=flags(table, "believed", missing=True) & (accepted | ~above),
+        accepted=accepted,
     )
 
 
-def _p_value(judged: Judged, gap: Floats, spread: Spread, setup: Ints) -> Floats:
-    """Return the two-sided probability of a gap at least that far out; 0 or 1 where it must be 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        prediction = judged.sigma * np.sqrt(1 + 1 / judged.n)
-        away = np.log(np.maximum(gap, 0)) - np.log(judged.center)
-        p = spread.p_value(away, Scale(judged.df, judged.df, judged.sigma, prediction), setup)
-    return np.where(judged.basis == "exact", np.where(np.isnan(gap), np.nan, gap == 0), p)
+def _basis(table: pd.DataFrame, n: Floats, model: Model) -> Names:
+    members, no = np.nan_to_num(n).astype(np.int64), np.zeros(n.size, dtype=bool)
+    basis = basis_of(members, model.history.setups.ceiling, no, no)
+    if "basis" in table.columns:
+        stated = table["basis"].to_numpy(dtype=object)
+        basis = np.where(table["basis"].notna(), stated, basis)
+    return basis
+
+
+def _spread_of(table: pd.DataFrame, same: Bools, model: Model, spread: Spread) -> Spread:
+    """Return the spread that the table was made with, where it is the same as the runs' own.
+
+    A table with the columns of the contract alone does not state its prior: that follows from its
+    `sigma` and `df` and the members, which are known.
+    """
+    whole = take(model.whole, model.levels.current)
+    own_df = np.where(spread.repeats(whole, np.arange(same.size)), 0.0, whole.n - 1)
+    df, sigma = numbers(table, "df"), numbers(table, "sigma")
+    prior_df = _filled(numbers(table, "prior_df"), df - own_df)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        left = (df * sigma**2 - np.where(own_df > 0, whole.ss, 0.0)) / prior_df
+    variance = _filled(numbers(table, "prior_sigma") ** 2, left)
+    stated = same & (prior_df > 0) & (variance > 0)
+    return Spread(
+        df=np.where(stated, prior_df, spread.df),
+        variance=np.where(stated, variance, spread.variance),
+        repeats_below=spread.repeats_below,
+        tail_scale=_filled(numbers(table, "tail_scale"), np.ones(same.size)),
+        tail_df=_filled(numbers(table, "tail_df"), np.full(same.size, np.inf)),
+        alpha=_filled(numbers(table, "alpha"), spread.alpha),
+    )
+
+
+def _filled(values: Floats, otherwise: Floats) -> Floats:
+    return np.where(np.isnan(values), otherwise, values)

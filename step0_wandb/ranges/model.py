@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from step0_wandb.ranges.cells import Cells, Moments, sorted_order
-from step0_wandb.ranges.fleet import screen_fleet
 from step0_wandb.ranges.history import read_history
 from step0_wandb.ranges.levels import cut_levels
-from step0_wandb.ranges.screen import Rows
+from step0_wandb.ranges.screen import Rows, screen_fleet
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from step0_wandb.ranges.cells import Bools, Floats, Ints
-    from step0_wandb.ranges.fleet import Fleet
     from step0_wandb.ranges.history import History
     from step0_wandb.ranges.levels import Levels
+    from step0_wandb.ranges.screen import Fleet
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,9 @@ ENOUGH: Final = 10
 """With fewer setups, d0 is at most their number: moments of so few variances overstate it."""
 DF_LIMITS: Final = (3.0, 30.0)
 SMALLEST: Final = 1e-5
-"""A variance below this share of the median is no measure of spread (bit-equal retries)."""
+"""A variance below this share of the median does not measure the spread (bit-equal retries)."""
 STRAY: Final = 1e-3
-"""A variance that not this share of setups would show even at d0 = 3 is none of the population."""
+"""A variance more extreme than all but this share of setups at d0 = 3 is an outlier."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
-"""Which runs of a dirty history are healthy: the members of each cell.
+"""Which runs of a dirty history are healthy: the members of each cell, and what a fleet shares.
 
 The start is the lowest window that holds enough runs, because broken gaps are larger; from there on
-each run is judged by the range of the others until nothing changes.
+each run is judged by the range of the others until nothing changes. How far out a run may lie follows
+from who is a member, and the other way round: both are found in turns.
 """
 
 from __future__ import annotations
@@ -11,13 +12,20 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from step0_wandb.ranges.cells import ROUNDING, moments_of, runs_of, without_itself
+from step0_wandb.ranges.cells import ROUNDING, moments_of, runs_of, take, without_itself
+from step0_wandb.ranges.prior import prior_of
+from step0_wandb.ranges.spread import Spread
+from step0_wandb.ranges.tails import NORMAL, fit_tail, residuals_of
+from step0_wandb.records import ALPHA
 
 if TYPE_CHECKING:
-    from step0_wandb.ranges.cells import Bools, Cells, Floats, Ints
-    from step0_wandb.ranges.spread import Spread
+    from collections.abc import Sequence
 
-SCREEN_ALPHA: Final = 0.001
+    from step0_wandb.ranges.cells import Bools, Cells, Floats, Ints, Moments
+    from step0_wandb.ranges.prior import Prior
+    from step0_wandb.ranges.spread import Tail
+
+SCREEN_ALPHA: Final = ALPHA
 """Membership does not depend on the alpha of a range: asking for a narrower range must not shrink
 the history that it is estimated from."""
 
@@ -36,7 +44,7 @@ class Rows:
     y : ndarray of float, shape (rows,)
         ln(gap), finite.
     healthy : ndarray of bool, shape (rows,)
-        Labelled healthy by a person: always members.
+        Labeled healthy by a person: always members.
     cells : Cells
     group : ndarray of int, shape (cells,)
         The gap metric of each cell.
@@ -119,3 +127,65 @@ def _inside(rows: Rows, members: Bools, spread: Spread) -> Bools:
         lowest = rows.cells.smallest(np.where(members, np.arange(members.size), np.inf))
         inside[lowest[~kept].astype(np.int64)] = True
     return inside
+
+
+TURNS: Final = 4
+"""More change who is a member of hardly any cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The members of every cell, and what a group of cells shares.
+
+    Attributes
+    ----------
+    rows : Rows
+    members : ndarray of bool, shape (rows,)
+    whole : Moments
+        Of the members of each cell.
+    spread : Spread
+        One entry a group.
+    """
+
+    rows: Rows
+    members: Bools
+    whole: Moments
+    spread: Spread
+
+
+def screen_fleet(rows: Rows, groups: int) -> Fleet:
+    """Find the members of every cell and the prior and tail of each of `groups` gap metrics."""
+    members, tails = lowest_window(rows), [NORMAL] * groups
+    for turn in range(TURNS):
+        priors, before = priors_of(rows, members, groups), tails
+        if turn:
+            tails = fit_tails(rows, members, Spread.of(priors, tails, SCREEN_ALPHA))
+        settled = settle(rows, members, Spread.of(priors, tails, SCREEN_ALPHA))
+        same = np.array_equal(settled, members) and tails == before
+        members = settled
+        if turn and same:
+            break
+    spread = Spread.of(priors_of(rows, members, groups), tails, SCREEN_ALPHA)
+    return Fleet(rows, members, moments_of(rows.y, members, rows.cells), spread)
+
+
+def priors_of(rows: Rows, members: Bools, groups: int) -> list[Prior]:
+    """Estimate the prior of each group from the variances of its cells' members."""
+    whole = moments_of(rows.y, members, rows.cells)
+    d = whole.n - 1
+    variance = whole.ss / np.maximum(d, 1)
+    return [prior_of(variance[cells], d[cells]) for cells in by_group(rows.group, groups)]
+
+
+def by_group(group: Ints, groups: int) -> Sequence[Ints]:
+    """Return the indices of each group."""
+    order = np.argsort(group, kind="stable")
+    return np.split(order, np.searchsorted(group[order], np.arange(1, groups)))
+
+
+def fit_tails(rows: Rows, members: Bools, spread: Spread) -> list[Tail]:
+    """Fit the tail of each group to the residuals of its members."""
+    found = residuals_of(rows, members, spread)
+    # Runs that are members by their label alone may lie where the likelihood knows of no run.
+    found = take(found, np.abs(found.value) <= found.limit)
+    return [fit_tail(take(found, part)) for part in by_group(found.group, spread.df.size)]

@@ -91,17 +91,6 @@ class Spread:
         """Return the same for another alpha."""
         return replace(self, alpha=np.full_like(self.df, alpha))
 
-    def take(self, groups: Ints) -> Spread:
-        """Give each of `groups` entries of its own."""
-        return Spread(
-            self.df[groups],
-            self.variance[groups],
-            self.repeats_below[groups],
-            self.tail_scale[groups],
-            self.tail_df[groups],
-            self.alpha[groups],
-        )
-
     def repeats(self, runs: Moments, group: Ints) -> Bools:
         """Whether the runs are repeats of one launch, which say nothing about the spread."""
         few: Bools = runs.ss <= self.repeats_below[group] * (runs.n - 1)

@@ -8,22 +8,24 @@ import numpy as np
 import pandas as pd
 
 from step0_wandb.errors import UsageError
+from step0_wandb.ranges.cells import take
 from step0_wandb.ranges.history import NEVER, as_times
 from step0_wandb.ranges.model import fit_model
 from step0_wandb.ranges.noise import learned_noise
+from step0_wandb.records import ALPHA, BROKEN_RATIO
 
 if TYPE_CHECKING:
-    from step0_wandb.ranges.cells import Bools, Floats, Ints
+    from step0_wandb.ranges.cells import Bools, Floats, Ints, Moments
     from step0_wandb.ranges.history import Names
     from step0_wandb.ranges.model import Model
+    from step0_wandb.ranges.spread import Spread
 
-BROKEN_RATIO: Final = 2.0
 OWN_DF: Final = 5
 """From this many degrees of freedom of its own a range is said to rest on its own runs."""
 
 
 def fit_ranges(
-    runs: pd.DataFrame, *, alpha: float = 0.001, broken_ratio: float = BROKEN_RATIO
+    runs: pd.DataFrame, *, alpha: float = ALPHA, broken_ratio: float = BROKEN_RATIO
 ) -> pd.DataFrame:
     """Fit the range of each setup: where the gap of its next healthy run is expected.
 
@@ -122,27 +124,15 @@ def range_table(model: Model, alpha: float) -> pd.DataFrame:
     setups, levels = model.history.setups, model.levels
     level, exact = levels.current, setups.exact
     group, spread = setups.metric, model.fleet.spread.at(alpha)
-    whole = model.whole.take(level)
-    none = (whole.n == 0) | exact
-    scale = spread.scale(whole.where_some(), group)
-    half = spread.half_width(scale, group)
-
-    def known(values: Floats) -> Floats:
-        return np.where(exact, 0.0, np.where(none, np.nan, values))
-
+    whole = take(model.whole, level)
     n = np.where(exact, zero_members(model), whole.n).astype(np.int64)
     seen = np.where((exact & (n > 0))[:, None], 0.0, model.seen[level])
-    with np.errstate(over="ignore"):
-        limits = {"center": known(np.exp(whole.mean)), "low": known(np.exp(whole.mean - half))}
-        limits["high"] = known(np.exp(whole.mean + half))
     index = pd.Index(setups.names, name="setup")
     columns = {
         "n": n,
-        **limits,
+        **limits_of(whole, spread, group, exact),
         "seen_low": seen[:, 0],
         "seen_high": seen[:, 3],
-        "sigma": known(scale.sigma),
-        "df": np.where(none, np.nan, scale.df),
         "basis": words(basis_of(n, setups.ceiling, exact, model.split[level]), index),
         "alpha": alpha,
         "gap_metric": words(setups.metrics[group], index),
@@ -159,7 +149,36 @@ def range_table(model: Model, alpha: float) -> pd.DataFrame:
         "tail_df": spread.tail_df[group],
         "tail_scale": spread.tail_scale[group],
     }
-    return pd.DataFrame(columns, index=index)
+    frame = pd.DataFrame(columns, index=index)
+    return frame[[*COLUMNS, *(name for name in frame.columns if name not in COLUMNS)]]
+
+
+COLUMNS: Final = ("n", "center", "low", "high", "seen_low", "seen_high", "sigma", "df", "basis")
+"""What the table of ranges and the range of a run begin with."""
+
+
+def limits_of(others: Moments, spread: Spread, group: Ints, exact: Bools) -> dict[str, Floats]:
+    """Return center, limits and spread of ranges; NaN where nobody is a member, 0 where they must be.
+
+    Parameters
+    ----------
+    others : Moments
+        Of the members of each range.
+    group : ndarray of int
+        Entry of `spread` for each.
+    """
+    scale = spread.scale(others.where_some(), group)
+    half = spread.half_width(scale, group)
+    with np.errstate(over="ignore"):
+        limits = {
+            "center": np.exp(others.mean),
+            "low": np.exp(others.mean - half),
+            "high": np.exp(others.mean + half),
+            "sigma": scale.sigma,
+        }
+    none = others.n == 0
+    limits = {name: np.where(exact, 0.0, np.where(none, np.nan, value)) for name, value in limits.items()}
+    return limits | {"df": np.where(none | exact, np.nan, scale.df)}
 
 
 def words(values: Names, index: pd.Index) -> pd.Series:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from scipy import special
 
-from step0_wandb.ranges.cells import moments_of, without_itself
+from step0_wandb.ranges.cells import moments_of, take, without_itself
 from step0_wandb.ranges.spread import Tail, combined_df
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Residuals:
-    """Standardised leave-one-out residuals of members, one entry a run.
+    """Standardized leave-one-out residuals of members, one entry a run.
 
     Attributes
     ----------
@@ -45,12 +45,6 @@ class Residuals:
     limit: Floats
     independent: Floats
 
-    def take(self, index: Ints | Bools) -> Residuals:
-        """Return the entries at `index`."""
-        return Residuals(
-            self.group[index], self.value[index], self.df[index], self.limit[index], self.independent[index]
-        )
-
 
 NORMAL: Final = Tail()
 
@@ -65,7 +59,7 @@ def residuals_of(rows: Rows, members: Bools, spread: Spread) -> Residuals:
     group = rows.cells.spread_ints(rows.group)
     index = np.flatnonzero(members & (whole.n > 1) & ~spread.repeats(whole, group))
     y, group = rows.y[index], group[index]
-    others = without_itself(y, np.ones(y.size, dtype=bool), whole.take(index))
+    others = without_itself(y, np.ones(y.size, dtype=bool), take(whole, index))
     scale = spread.scale(others, group)
     return Residuals(
         group=group,
@@ -94,7 +88,7 @@ def fit_tail(residuals: Residuals) -> Tail:
     """
     if residuals.value.size > LARGEST_SAMPLE:
         rng = np.random.default_rng(0)
-        residuals = residuals.take(rng.choice(residuals.value.size, LARGEST_SAMPLE, replace=False))
+        residuals = take(residuals, rng.choice(residuals.value.size, LARGEST_SAMPLE, replace=False))
     best, likeliest, worse = NORMAL, _best_scale(residuals, np.inf).log_likelihood, 0
     for weight in WEIGHTS:
         found = _best_scale(residuals, 1 / weight)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
+from step0_wandb.records import ALPHA, BROKEN_RATIO
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -83,10 +85,10 @@ class RangesSettings(_Table):
     """How ranges are fitted and runs are judged by them."""
 
     alpha: float = Field(
-        default=0.001, gt=0, lt=0.5, description="Share of healthy runs that may fall outside their range."
+        default=ALPHA, gt=0, lt=0.5, description="Share of healthy runs that may fall outside their range."
     )
     broken_ratio: float = Field(
-        default=2.0,
+        default=BROKEN_RATIO,
         gt=1,
         description="A gap above its range is broken from this many times the center, suspect below.",
     )

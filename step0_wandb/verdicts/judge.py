@@ -18,7 +18,7 @@ from step0_wandb.checks.registry import BY_NAME, CHECKS
 from step0_wandb.ranges.judging import judged_in
 from step0_wandb.ranges.model import fit_model
 from step0_wandb.ranges.table import check_parameters, range_table
-from step0_wandb.records import CheckResult, JudgedRun, SetupRange
+from step0_wandb.records import ALPHA, BROKEN_RATIO, CheckResult, JudgedRun, SetupRange
 from step0_wandb.verdicts import reasons
 
 if TYPE_CHECKING:
@@ -167,8 +167,8 @@ def judge(
     runs: pd.DataFrame,
     ranges: pd.DataFrame | None = None,
     *,
-    alpha: float = 0.001,
-    broken_ratio: float = 2.0,
+    alpha: float = ALPHA,
+    broken_ratio: float = BROKEN_RATIO,
 ) -> pd.DataFrame:
     """Judge every run.
 
@@ -220,8 +220,8 @@ def weigh(
     runs: pd.DataFrame,
     ranges: pd.DataFrame | None = None,
     *,
-    alpha: float = 0.001,
-    broken_ratio: float = 2.0,
+    alpha: float = ALPHA,
+    broken_ratio: float = BROKEN_RATIO,
 ) -> Judgement:
     """Judge every run, and keep what each verdict rests on; `judge` shows the short form."""
     check_parameters(alpha, broken_ratio)

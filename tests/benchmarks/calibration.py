@@ -20,7 +20,7 @@ import pandas as pd
 from scipy import stats
 
 from step0_wandb.ranges import fit_ranges
-from tests.support.fleets import BROKEN, CENTRE_LOG_SD, MEDIAN_GAP, Plan, draw_fleets
+from tests.support.fleets import BROKEN, CENTER_LOG_SD, MEDIAN_GAP, Plan, draw_fleets
 
 if TYPE_CHECKING:
     from tests.support.fleets import Fleets
@@ -163,7 +163,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     print(
         f"alpha {ALPHA}, seed {options.seed}, {options.fleets} fleets a line (small ones more), 100 setups each unless said;\n"
-        f"centers lognormal about {MEDIAN_GAP} (log sd {CENTRE_LOG_SD}); log sd 2 % unless said, 8 degrees of freedom between\n"
+        f"centers lognormal about {MEDIAN_GAP} (log sd {CENTER_LOG_SD}); log sd 2 % unless said, 8 degrees of freedom between\n"
         f"setups; broken runs x{BROKEN[0]:g} to x{BROKEN[1]:g}; share of next runs outside ± standard error, by the factor on their gap"
     )
     print(f"\n{'':38s}" + "".join(f"{f'x{factor:g}':>18s}" for factor in FACTORS))

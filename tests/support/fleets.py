@@ -16,7 +16,7 @@ from scipy import stats
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MEDIAN_GAP, CENTRE_LOG_SD = 0.013, 0.3
+MEDIAN_GAP, CENTER_LOG_SD = 0.013, 0.3
 """Centers of the setups: lognormal, most between 0.007 and 0.024, as frameworks report them."""
 
 BROKEN = (2.0, 20.0)
@@ -95,7 +95,7 @@ def draw_fleets(plan: Plan, rng: np.random.Generator, fleets: int = 1) -> Fleets
     sizes = (
         rng.integers(*plan.between, setups, endpoint=True) if plan.between else np.resize(plan.sizes, setups)
     )
-    center = rng.normal(np.log(MEDIAN_GAP), CENTRE_LOG_SD, setups)
+    center = rng.normal(np.log(MEDIAN_GAP), CENTER_LOG_SD, setups)
     sd = plan.log_sd * np.sqrt(plan.spread_df / rng.chisquare(plan.spread_df, setups))
     of = np.repeat(np.arange(setups), sizes)
     if np.isinf(plan.noise_df):

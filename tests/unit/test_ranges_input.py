@@ -42,14 +42,14 @@ def test_a_broken_ratio_that_is_no_ratio_is_an_error(function, ratio):
 @pytest.mark.parametrize(
     ("column", "values", "message"),
     [
-        ("gap", ["high", "low", "low"], "'gap' holds something that is no number"),
-        ("ceiling", ["x", "x", "x"], "'ceiling' holds something that is no number"),
+        ("gap", ["high", "low", "low"], "'gap' holds something that is not a number"),
+        ("ceiling", ["x", "x", "x"], "'ceiling' holds something that is not a number"),
         ("label", ["helthy", None, None], "'label' holds 'helthy'"),
         ("gap_rule", ["range", "any", "range"], "'gap_rule' holds 'any'"),
-        ("created_at", ["yesterday", None, None], "'created_at' holds something that is no time"),
+        ("created_at", ["yesterday", None, None], "'created_at' holds something that is not a time"),
         ("accepted_at", [1.7e9, 1.7e9, 1.7e9], "'accepted_at' holds numbers, not times"),
         ("fit", ["no", None, None], "'fit' holds something that is neither true nor false"),
-        ("setup", [["a"], "a", "b"], "'setup' holds something that is no name"),
+        ("setup", [["a"], "a", "b"], "'setup' holds something that is not a name"),
     ],
 )
 def test_a_column_that_holds_what_it_may_not_is_named(column, values, message):
