@@ -10,7 +10,7 @@ from step0_wandb.app.later_rollouts import with_server_rows
 from step0_wandb.app.pull import pull
 from step0_wandb.app.sync import profiles_of, read_into
 from step0_wandb.errors import NoStep0Error, SourceError, Step0Error, UsageError
-from step0_wandb.explanations.explanation import explain_judged
+from step0_wandb.explanations.explanation import Explainer
 from step0_wandb.explanations.installed import Installed
 from step0_wandb.publish.wandb import travelling_ranges
 from step0_wandb.step0.finder import Step0Finder
@@ -239,7 +239,7 @@ def explain_run(text: str, job: Job) -> Explanation:
         key = find_run(store, text)
         judged = store.judged()
         run = next(run for run in judged if run.run == key)
-        found = explain_judged(run, judged, store, profiles)
+        found = Explainer(judged, store, profiles).explain(run)
         return Installed(store, Step0Finder(profiles), job.context()).explained(found)
 
 

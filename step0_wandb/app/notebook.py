@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from step0_wandb.app.sync import job_of, profiles_of, read_into
 from step0_wandb.checks.exact import exact_failed
 from step0_wandb.errors import UsageError
-from step0_wandb.explanations.explanation import explain_judged
+from step0_wandb.explanations.explanation import Explainer
 from step0_wandb.explanations.installed import Installed
 from step0_wandb.publish.wandb import restore
 from step0_wandb.publish.wandb.target import targets
@@ -120,7 +120,7 @@ def explain(verdicts: pd.DataFrame, run: str) -> Explanation:
         this = next((item for item in judged if item.run == key), None)
         if this is None:
             raise UsageError(f"{key} is not among the runs that this frame was loaded from", _AGAIN)
-        found = explain_judged(this, judged, store, profiles)
+        found = Explainer(judged, store, profiles).explain(this)
         return Installed(store, Step0Finder(profiles), job.context()).explained(found)
 
 

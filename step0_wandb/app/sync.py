@@ -338,8 +338,9 @@ def write_page_of(store: Store, path: Path, profiles: Profiles) -> None:
 
 def _findings(judged: Sequence[JudgedRun], store: Store, profiles: Profiles) -> dict[str, str]:
     """Return what to look at first in the runs whose cards come first: each needs the configs of its peers."""
-    from step0_wandb.explanations.explanation import explain_judged
+    from step0_wandb.explanations.explanation import Explainer
     from step0_wandb.publish.html.page import flagged_first
 
-    explained = [explain_judged(run, judged, store, profiles) for run in flagged_first(judged, EXPLAINED)]
+    explainer = Explainer(judged, store, profiles)
+    explained = [explainer.explain(run) for run in flagged_first(judged, EXPLAINED)]
     return {found.run.run: found.findings[0] for found in explained if found.findings}

@@ -62,7 +62,8 @@ def _print(found: Explanation, out: Console, *, everything: bool) -> None:
 
 
 def _print_differences(found: Explanation, out: Console, *, everything: bool) -> None:
-    from step0_wandb.explanations.explanation import SHOWN, one_line
+    from step0_wandb.explanations.differences import one_line
+    from step0_wandb.explanations.explanation import SHOWN
 
     shown = found.differs if everything else found.differs[:SHOWN]
     if not shown:

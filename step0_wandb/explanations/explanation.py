@@ -1,15 +1,13 @@
-"""Why a run got its verdict: what its config has that no healthy run of its setup has."""
+"""Why a run got its verdict: known causes, and what its config has that no healthy run of its setup has."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from step0_wandb.explanations.causes import Evidence, blind_spots, find_causes
-from step0_wandb.profiles.expression import as_number, model_name
+from step0_wandb.explanations.differences import differences, flatten, nearest_setup, one_line
 from step0_wandb.records import FLAGGED
 from step0_wandb.text.formatting import clean, count, key_text, number, when
 from step0_wandb.text.summary import Line, Sheet
@@ -19,20 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from step0_wandb.explanations.causes import Cause
+    from step0_wandb.explanations.differences import Difference
     from step0_wandb.profiles import Profiles
     from step0_wandb.records import Json, JudgedRun
     from step0_wandb.store.store import Store
 
-_NOISE = re.compile(
-    r"(?:^|[._-])(?:seeds?|ports?|addr(?:ess)?|ip|hosts?|hostname|uuid|timestamp|date|rank|pid|user|save|tags?|notes"
-    r"|(?:run|exp|experiment|project|group|trial|job)_?(?:name|id|group)|group"
-    r"|(?:output|log|logging|save|work|tmp|temp|ckpt|checkpoint|local|default_local|tensorboard|record)_?(?:dir|path|directory))"
-    r"(?:$|[._-])|^(?:wandb|use_wandb|swanlab|tensorboard)",
-    re.IGNORECASE,
-)
-"""Keys that differ by nature from run to run and never explain a gap."""
-_LONGEST_VALUE = 200
-"""Verdicts that ask for a cause."""
 SHOWN = 15
 """Differences that are shown unless all are asked for."""
 FEW_PACKAGES = 3
@@ -40,26 +29,6 @@ FEW_PACKAGES = 3
 SHOWN_PACKAGES = 8
 PEERS = 50
 """Healthy runs that one run is compared with: the newest of its setup."""
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One config key whose value no healthy run of the setup has.
-
-    Attributes
-    ----------
-    value : JSON value
-        The run's own value; None where it lacks the key.
-    healthy : JSON value
-        The value that most healthy runs have.
-    share : float
-        Share of the healthy runs that have this very value: the nearer to 1, the more telling.
-    """
-
-    key: str
-    value: Json
-    healthy: Json
-    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -191,161 +160,94 @@ class Explanation:
         return self._sheet().html()
 
 
-def explain_judged(
-    run: JudgedRun, judged: Iterable[JudgedRun], store: Store, profiles: Profiles
-) -> Explanation:
-    """Explain one verdict by comparing the run with the newest healthy runs of its setup.
+@dataclass(frozen=True, slots=True)
+class _Peer:
+    """A healthy run that others are compared with, and what it logged."""
 
-    Where the setup has none, those of the nearest setup stand in.
+    run: JudgedRun
+    config: Mapping[str, Json]
+    row: Mapping[str, float]
+
+
+class Explainer:
+    """Explains the verdicts of runs; the peers of a setup are read from the store once for all of them.
 
     Parameters
     ----------
     judged : iterable of JudgedRun
-        All runs.
+        The runs that may be compared with: all, or those of the setups that are explained.
     store : Store
         Has the runs' configs and step-0 rows.
     """
-    peers = _peers(run, [other for other in judged if other.verdict == "healthy" and other.run != run.run])
-    config = next(iter(store.configs([run.run])), {})
-    configs = list(store.configs([peer.run for peer in peers]))
-    differs = differences(config, configs)
-    profile = profiles.by_name.get(run.profile or "")
-    evidence = Evidence(
-        config,
-        failed={check.check for check in run.checks if check.outcome in ("fail", "warn")},
-        values={name: getattr(run, name) for name in ("ppo_kl", "clip_frac", "gap", "ratio")},
-        row=_row(store, run),
-        peers=configs,
-        peer_rows=[_row(store, peer) for peer in peers],
-        differs=[item.key for item in differs],
-        moved=bool(run.range and run.range.moved),
-    )
-    return Explanation(
-        run,
-        causes=tuple(find_causes(profile, evidence)) if profile else (),
-        differs=tuple(differs),
-        peers=len(peers),
-        nearest=_nearest(config, peers, configs),
-        published=tuple(known.beside(run.gap) for known in published_for(run.setup)),
-        blind=tuple(blind_spots(profile, config)) if profile else (),
-        accepted=_accepted(store, run),
-    )
+
+    def __init__(self, judged: Iterable[JudgedRun], store: Store, profiles: Profiles) -> None:
+        self._store = store
+        self._profiles = profiles
+        self._accepts = store.accepts()
+        self._peers: dict[str, list[_Peer]] = {}
+        self._healthy: dict[str, list[JudgedRun]] = defaultdict(list)
+        for run in judged:
+            if run.verdict == "healthy" and run.setup:
+                self._healthy[run.setup].append(run)
+
+    def explain(self, run: JudgedRun) -> Explanation:
+        """Explain one verdict by the newest healthy runs of its setup, or of the nearest one that has some."""
+        peers = self._peers_of(run)
+        configs = [peer.config for peer in peers]
+        config = next(iter(self._store.configs([run.run])), {})
+        differs = differences(config, configs)
+        profile = self._profiles.by_name.get(run.profile or "")
+        evidence = Evidence(
+            config,
+            failed={check.check for check in run.checks if check.outcome in ("fail", "warn")},
+            values={name: getattr(run, name) for name in ("ppo_kl", "clip_frac", "gap", "ratio")},
+            row=self._row(run),
+            peers=configs,
+            peer_rows=[peer.row for peer in peers],
+            differs=[item.key for item in differs],
+            moved=bool(run.range and run.range.moved),
+        )
+        return Explanation(
+            run,
+            causes=tuple(find_causes(profile, evidence)) if profile else (),
+            differs=tuple(differs),
+            peers=len(peers),
+            nearest=_nearest(config, peers),
+            published=tuple(known.beside(run.gap) for known in published_for(run.setup)),
+            blind=tuple(blind_spots(profile, config)) if profile else (),
+            accepted=self._accepted(run),
+        )
+
+    def _peers_of(self, run: JudgedRun) -> list[_Peer]:
+        """Return the newest healthy runs of the setup, the newest last, else those of the nearest setup."""
+        own = [peer for peer in self._read(run.setup or "") if peer.run.run != run.run][-PEERS:]
+        return own or self._read(nearest_setup(run.setup or "", self._healthy) or "")[-PEERS:]
+
+    def _read(self, setup: str) -> list[_Peer]:
+        if setup not in self._peers:
+            dated = sorted(self._healthy.get(setup, ()), key=lambda run: (str(run.created_at or ""), run.run))
+            # One more than is compared with: the run itself may be among them.
+            runs = dated[-PEERS - 1 :]
+            configs = self._store.configs([run.run for run in runs])
+            self._peers[setup] = [
+                _Peer(run, config, self._row(run)) for run, config in zip(runs, configs, strict=True)
+            ]
+        return self._peers[setup]
+
+    def _row(self, run: JudgedRun) -> Mapping[str, float]:
+        facts = self._store.facts(run.run)
+        return facts.step0.row if facts else {}
+
+    def _accepted(self, run: JudgedRun) -> str:
+        accept = self._accepts.get(run.setup or "")
+        return f"by {accept.who}, {when(accept.at)}: {accept.why}" if accept else ""
 
 
-def _accepted(store: Store, run: JudgedRun) -> str:
-    word = store.accepts().get(run.setup or "")
-    return f"by {word.who}, {when(word.at)}: {word.why}" if word else ""
-
-
-def _row(store: Store, run: JudgedRun) -> Mapping[str, float]:
-    facts = store.facts(run.run)
-    return facts.step0.row if facts else {}
-
-
-def _nearest(
-    config: Mapping[str, Json], peers: Sequence[JudgedRun], configs: Sequence[Mapping[str, Json]]
-) -> JudgedRun | None:
+def _nearest(config: Mapping[str, Json], peers: Sequence[_Peer]) -> JudgedRun | None:
     """Return the peer that shares most keys and values; of several the newest."""
     own = flatten(config)
     distances = [
         (sum(other.get(key) != value for key, value in own.items()), -at)
-        for at, other in enumerate(map(flatten, configs))
+        for at, other in enumerate(flatten(peer.config) for peer in peers)
     ]
-    return peers[-min(distances)[1]] if distances else None
-
-
-def _peers(run: JudgedRun, healthy: Sequence[JudgedRun]) -> list[JudgedRun]:
-    near = nearest_setup(run.setup or "", {peer.setup or "" for peer in healthy})
-    for setup in (run.setup, near):
-        peers = [peer for peer in healthy if setup and peer.setup == setup]
-        if peers:
-            dated = sorted(peers, key=lambda peer: (str(peer.created_at or ""), peer.run))
-            return dated[-PEERS:]
-    return []
-
-
-def differences(config: Mapping[str, Json], peers: Sequence[Mapping[str, Json]]) -> list[Difference]:
-    """Return the keys whose value no peer has, the most telling first.
-
-    Left out is what differs by nature: seeds, ports, names, hosts, output paths, paths that end in the
-    same model, and keys whose value most peers have for themselves alone.
-
-    Parameters
-    ----------
-    peers : sequence of mapping
-        The configs of the healthy runs of the same setup.
-    """
-    if not peers:
-        return []
-    own = flatten(config)
-    others = [flatten(peer) for peer in peers]
-    found = []
-    for key in sorted(own.keys() | {key for other in others for key in other}):
-        if _NOISE.search(key):
-            continue
-        counts = Counter(_comparable(other.get(key)) for other in others)
-        if _comparable(own.get(key)) in counts or _is_individual(counts):
-            continue
-        usual, times = counts.most_common(1)[0]
-        healthy = next(other.get(key) for other in others if _comparable(other.get(key)) == usual)
-        found.append(Difference(key, _short(own.get(key)), _short(healthy), times / len(others)))
-    return sorted(found, key=lambda item: (-item.share, item.key))
-
-
-def flatten(config: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
-    """Return a nested config with dotted keys; lists and empty tables are values.
-
-    What the client notes of each writing process stands under ``_wandb.e`` and a random name, which is
-    left out.
-    """
-    flat: dict[str, Json] = {}
-    for key, value in config.items():
-        if prefix == "_wandb.e." and isinstance(value, dict):
-            flat.update(flatten(value, prefix))
-        elif isinstance(value, dict) and value:
-            flat.update(flatten(value, f"{prefix}{key}."))
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
-
-
-def nearest_setup(setup: str, others: Iterable[str]) -> str | None:
-    """Return the setup that shares profile, model and most parts of the label with `setup`."""
-    profile, model, *rest = [*setup.split(" · "), "", ""]
-    parts = set(" ".join(rest).split())
-    rivals = [other for other in others if other != setup and other.split(" · ")[:2] == [profile, model]]
-    return min(
-        rivals,
-        key=lambda other: (len(parts ^ set(" ".join(other.split(" · ")[2:]).split())), other),
-        default=None,
-    )
-
-
-def _comparable(value: Json) -> str:
-    """Return a value as what is compared: numbers as numbers, a path as the model that it ends in.
-
-    An empty table is as good as none.
-    """
-    if value == {}:
-        return repr(None)
-    if isinstance(value, str):
-        value = model_name(value) if "/" in value else value
-    return repr(as_number(value))
-
-
-def _is_individual(counts: Counter[str]) -> bool:
-    """Return whether nearly every peer has a value of its own, so that a new one says nothing."""
-    return sum(counts.values()) > 2 and len(counts) > sum(counts.values()) / 2  # noqa: PLR2004 - two peers prove nothing
-
-
-def one_line(value: Json) -> str:
-    """Return a config value as one line of text, harmless in a terminal; ``not set`` where there is none."""
-    if value is None:
-        return "not set"
-    return clean(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-
-
-def _short(value: Json) -> Json:
-    if isinstance(value, str) and len(value) > _LONGEST_VALUE:
-        return value[: _LONGEST_VALUE - 1] + "…"
-    return value
+    return peers[-min(distances)[1]].run if distances else None

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from step0_wandb.explanations.explanation import differences, one_line
+from step0_wandb.explanations.differences import differences, one_line
 from step0_wandb.text.formatting import clean, count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeAlias
 
-    from step0_wandb.explanations.explanation import Difference
+    from step0_wandb.explanations.differences import Difference
     from step0_wandb.records import Json, SetupRange
     from step0_wandb.store.store import Store
     from step0_wandb.verdicts.judge import Judgement

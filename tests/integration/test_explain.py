@@ -10,7 +10,7 @@ import pytest
 
 from step0_wandb.app.check import explain_run
 from step0_wandb.app.sync import Job, profiles_of, run_sync
-from step0_wandb.explanations.explanation import explain_judged
+from step0_wandb.explanations.explanation import Explainer
 from step0_wandb.settings.load import load_settings
 from step0_wandb.store import Store
 from tests.support.command import run
@@ -147,7 +147,8 @@ def shown(tmp_path_factory):
     with Store.open(job.loaded.store, mode="read") as store:
         judged, profiles = store.judged(), profiles_of(job.loaded)
         by_id = {run.run.rsplit("/", 1)[-1]: run for run in judged}
-        found = [explain_judged(by_id[f"{at}-odd"], judged, store, profiles) for at in range(len(SHOWN))]
+        explainer = Explainer(judged, store, profiles)
+        found = [explainer.explain(by_id[f"{at}-odd"]) for at in range(len(SHOWN))]
     assert len({each.run.setup for each in found}) == len(SHOWN)
     return found
 

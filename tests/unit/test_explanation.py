@@ -2,7 +2,7 @@
 
 import pytest
 
-from step0_wandb.explanations.explanation import differences, flatten, nearest_setup
+from step0_wandb.explanations.differences import differences, flatten, nearest_setup
 
 HEALTHY = {
     "hf_checkpoint": "/models/Qwen3-0.6B",

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from step0_wandb.explanations.explanation import explain_judged
+from step0_wandb.explanations.explanation import Explainer
 from step0_wandb.publish.alerts import text as words
 from step0_wandb.publish.alerts.delivery import OWN_RUN
 from step0_wandb.records import ALIVE
@@ -187,7 +187,7 @@ class Newsroom:
         return self._installed.finder.profiles
 
     def _findings(self, run: JudgedRun) -> Sequence[str]:
-        found = explain_judged(run, self._judged(run.setup), self._store, self._profiles)
+        found = Explainer(self._judged(run.setup), self._store, self._profiles).explain(run)
         late = self._clock() - self._now > HURRY
         return (self._installed.beside_files if late else self._installed).explained(found).findings
 
