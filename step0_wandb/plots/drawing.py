@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from step0_wandb.plots.layout import DRAWABLE, log_ticks
 from step0_wandb.plots.runs import plain
 
 if TYPE_CHECKING:
@@ -16,15 +17,12 @@ if TYPE_CHECKING:
 
     from step0_wandb.plots.runs import Run
 
-BAND, CENTRE, INK, SOFT, GRID = "#d6e6f4", "#6c9cc6", "#1b1f24", "#59636e", "#dfe3e8"
+BAND, CENTER, INK, SOFT, GRID = "#d6e6f4", "#6c9cc6", "#1b1f24", "#59636e", "#dfe3e8"
 WIDTH_IN = 10.0
 SMALL_PT = 8.0
 LEAST_SPAN = 4.0
 """Smallest ratio of the two ends of an axis: less would blow noise up to the height of a failure."""
-DRAWABLE = (1e-100, 1e100)
-"""What lies beyond stands at the end of the axis: nobody logs it, and it must not overflow."""
-DECADES: Mapping[float, tuple[float, ...]] = {12: (1, 1.5, 2, 3, 5, 7), 100: (1, 2, 5), 1e4: (1, 3)}
-"""Which ticks of a decade there is room for, up to this ratio of the two ends; else decades alone."""
+TICKS_AT_MOST = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +58,16 @@ def axes(ax: Axes | None, *, height_in: float, width_in: float = WIDTH_IN) -> Ax
 
 def log_axis(ax: Axes, which: Literal["x", "y"], values: Iterable[float]) -> None:
     """Scale an axis to all positive values, with plain figures at its ticks."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     smallest, largest = DRAWABLE
     positive = [value for value in values if smallest < value < largest] or [0.01]
     low, high = min(positive), max(positive)
     margin = max((high / low) ** 0.1, (LEAST_SPAN * low / high) ** 0.5)
-    ax.set(**{f"{which}scale": "log", f"{which}lim": (low / margin, high * margin)})
+    ends = low / margin, high * margin
+    ax.set(**{f"{which}scale": "log", f"{which}lim": ends})
     axis = ax.xaxis if which == "x" else ax.yaxis
-    subs = next((ticks for span, ticks in DECADES.items() if high / low < span), (1,))
-    axis.set_major_locator(LogLocator(subs=subs))
+    axis.set_major_locator(FixedLocator(log_ticks(*ends, most=TICKS_AT_MOST)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_locator(NullLocator())
 
@@ -82,8 +80,8 @@ def on_axis(runs: Iterable[Run], ends: Sequence[float]) -> list[float]:
 
 def scatter(ax: Axes, runs: Sequence[Run], x: Sequence[float], y: Sequence[float]) -> None:
     """Draw every run in the look of its verdict, the gravest on top."""
-    for above, (word, look) in enumerate(LOOKS.items(), start=3):
-        chosen = [place for place, run in enumerate(runs) if run.standing == word]
+    for above, (name, look) in enumerate(LOOKS.items(), start=3):
+        chosen = [place for place, run in enumerate(runs) if run.standing == name]
         if chosen:
             ax.scatter(
                 [x[place] for place in chosen],
@@ -95,7 +93,7 @@ def scatter(ax: Axes, runs: Sequence[Run], x: Sequence[float], y: Sequence[float
                 linewidths=1.4 if look.hollow else 0.6,
                 zorder=above,
                 clip_on=False,
-                label=word,
+                label=name,
             )
 
 
@@ -118,14 +116,9 @@ def finish(ax: Axes, which: Literal["x", "y"], runs: Sequence[Run]) -> None:
     finite = [math.isfinite(run.gap) for run in runs]
     zero = any(known and run.gap <= 0 for run, known in zip(runs, finite, strict=True))
     for end, text, there in ((0, "0", zero), (1, "nan, inf", not all(finite))):
-        if there and which == "x":
-            ax.text(
-                end, 1.01, text, transform=ax.transAxes, ha="center", va="bottom", size=SMALL_PT, color=SOFT
-            )
-        elif there:
-            ax.text(
-                1.01, end, text, transform=ax.transAxes, ha="left", va="center", size=SMALL_PT, color=SOFT
-            )
+        x, y, ha, va = (end, 1.01, "center", "bottom") if which == "x" else (1.01, end, "left", "center")
+        if there:
+            ax.text(x, y, text, transform=ax.transAxes, ha=ha, va=va, size=SMALL_PT, color=SOFT)
     frame(ax, which)
     if runs:
         ax.legend(

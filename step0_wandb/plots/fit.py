@@ -97,7 +97,7 @@ def plot_fit(
     ax = drawing.axes(ax, width_in=WIDTH_IN, height_in=HEIGHT_IN)
     look = drawing.LOOKS["healthy"]
     ax.fill_between(expected, low, high, color=drawing.BAND, lw=0)
-    ax.plot(expected, expected, color=drawing.CENTRE, ls="--", lw=1.2)
+    ax.plot(expected, expected, color=drawing.CENTER, ls="--", lw=1.2)
     ax.scatter(expected, observed.score, s=look.size, color=look.color, alpha=0.6, lw=0, zorder=3)
     where = count(observed.setups, "setup") if setup is None else plain(setup, 50)
     ax.set_title(f"{count(n, 'healthy run')} of {where}", loc="left", size=10)

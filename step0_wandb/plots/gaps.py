@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from step0_wandb.plots import drawing
-from step0_wandb.plots.runs import gravity, plain, read_limits, read_runs
+from step0_wandb.plots.runs import plain, read_limits, read_runs
 from step0_wandb.text.formatting import number
 
 if TYPE_CHECKING:
@@ -83,12 +83,12 @@ def _band(ax: Axes, limits: Limits, row: int) -> None:
         low = limits.low if limits.low > 0 else ax.get_xlim()[0]
         ax.fill_betweenx(heights, low, limits.high, color=drawing.BAND, lw=0, zorder=1)
     if limits.center > 0:
-        ax.plot([limits.center, limits.center], heights, color=drawing.CENTRE, lw=1.2, ls="--", zorder=2)
+        ax.plot([limits.center, limits.center], heights, color=drawing.CENTER, lw=1.2, ls="--", zorder=2)
 
 
 def _list_flagged(ax: Axes, flagged: Sequence[Run], row: int) -> None:
     """Name a strip's flagged runs to its right, in as many lines as it has room for."""
-    gravest = sorted(flagged, key=gravity)
+    gravest = sorted(flagged, key=lambda run: run.gravity)
     room = NAMED_PER_SETUP if len(gravest) <= NAMED_PER_SETUP else NAMED_PER_SETUP - 1
     lines = [
         (f"{drawing.LOOKS[run.standing].glyph} {run.name}  {number(run.gap)}", run.standing)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from step0_wandb.plots import drawing
-from step0_wandb.plots.runs import chosen_setup, gravity, need, plain, read_limits, read_runs
+from step0_wandb.plots.runs import chosen_setup, need, plain, read_limits, read_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,9 +63,9 @@ def plot_history(
     )
     limits = None if ranges is None else read_limits(ranges).get(setup)
     if limits is not None:
-        ax.axhline(limits.center, color=drawing.CENTRE, ls="--", lw=1)
-        ax.axhline(limits.low, color=drawing.CENTRE, ls=":", lw=1)
-        ax.axhline(limits.high, color=drawing.CENTRE, ls=":", lw=1)
+        ax.axhline(limits.center, color=drawing.CENTER, ls="--", lw=1)
+        ax.axhline(limits.low, color=drawing.CENTER, ls=":", lw=1)
+        ax.axhline(limits.high, color=drawing.CENTER, ls=":", lw=1)
     _mark_epochs(ax, runs)
     heights = drawing.on_axis(runs, ax.get_ylim())
     drawing.scatter(ax, runs, days, heights)
@@ -90,7 +90,7 @@ def _name_flagged(ax: Axes, runs: Sequence[Run], heights: Sequence[float]) -> No
     from matplotlib.patheffects import withStroke
 
     flagged = [place for place, run in enumerate(runs) if run.flagged]
-    gravest = sorted(flagged, key=lambda place: gravity(runs[place]))[:NAMED_OVER_TIME]
+    gravest = sorted(flagged, key=lambda place: runs[place].gravity)[:NAMED_OVER_TIME]
     halo = [withStroke(linewidth=2.5, foreground="white")]
     middle = sum(ax.get_xlim()) / 2
     for turn, place in enumerate(sorted(gravest)):

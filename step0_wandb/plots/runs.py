@@ -1,12 +1,13 @@
-"""What the charts need of a frame of runs."""
+"""What the charts need from a frame of runs."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from step0_wandb.errors import UsageError
+from step0_wandb.plots.layout import gravity, standing
+from step0_wandb.records import FLAGGED
 from step0_wandb.text.formatting import clean, shorten
 
 if TYPE_CHECKING:
@@ -14,9 +15,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-STANDINGS = ("healthy", "no-range", "other", "excluded", "suspect", "broken")
-"""How a run can stand, by its label or else its verdict; the gravest last."""
-FLAGGED = ("broken", "suspect")
+DRAWN_APART = ("healthy", "no-range", "excluded", "suspect", "broken")
+"""The standings that have a mark of their own; all others share one."""
 NAME_LENGTH = 36
 
 
@@ -27,7 +27,7 @@ class Run:
     Attributes
     ----------
     standing : str
-        One of `STANDINGS`.
+        One of `DRAWN_APART`, else ``other``.
     name : str
         Cleaned and shortened; the run's key where it has no name.
     day : float
@@ -38,6 +38,7 @@ class Run:
 
     setup: str
     gap: float
+    ratio: float
     standing: str
     name: str
     day: float
@@ -49,6 +50,11 @@ class Run:
     def flagged(self) -> bool:
         """Whether the run is broken or suspect."""
         return self.standing in FLAGGED
+
+    @property
+    def gravity(self) -> tuple[int, float, str]:
+        """What puts the gravest run first when sorted."""
+        return gravity(standing(self.standing, None), self.ratio, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +82,7 @@ def read_runs(verdicts: pd.DataFrame) -> list[Run]:
     blank = np.full(len(frame), np.nan)
     figures = [
         frame[name].to_numpy(dtype=float, na_value=np.nan).tolist() if name in frame else blank.tolist()
-        for name in ("gap", "day", "low", "high", "epoch")
+        for name in ("gap", "ratio", "day", "low", "high", "epoch")
     ]
     texts = [
         frame[name].tolist() if name in frame else [None] * len(frame)
@@ -84,23 +90,16 @@ def read_runs(verdicts: pd.DataFrame) -> list[Run]:
     ]
     return [
         Run(
-            setup=setup if isinstance(setup, str) else "",
-            gap=gap,
-            standing=_standing(verdict, label),
-            name=_name(name, run),
-            day=day,
-            low=low,
-            high=high,
-            epoch=epoch,
+            setup if isinstance(setup, str) else "",
+            *(gap, ratio),
+            name if (name := standing(verdict, label)) in DRAWN_APART else "other",
+            _name(title, run),
+            *(day, low, high, epoch),
         )
-        for gap, day, low, high, epoch, setup, verdict, label, name, run in zip(*figures, *texts, strict=True)
+        for gap, ratio, day, low, high, epoch, setup, verdict, label, title, run in zip(
+            *figures, *texts, strict=True
+        )
     ]
-
-
-def _standing(verdict: object, label: object) -> str:
-    """Return the key of a run's look: a person's label beats the verdict."""
-    word = "excluded" if label == "exclude" else label if isinstance(label, str) and label else verdict
-    return word if isinstance(word, str) and word in STANDINGS else "other"
 
 
 def _name(*texts: object) -> str:
@@ -143,8 +142,3 @@ def chosen_setup(runs: Sequence[Run], setup: str | None) -> str:
     if setup is None or setup not in known:
         raise UsageError(f"no run belongs to the setup {setup!r}", f"There are: {'; '.join(known) or 'none'}")
     return setup
-
-
-def gravity(run: Run) -> tuple[int, float, str]:
-    """Sort key: broken runs first, then the largest gaps."""
-    return FLAGGED.index(run.standing), -run.gap if math.isfinite(run.gap) else -math.inf, run.name

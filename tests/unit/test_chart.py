@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from step0_wandb.plots.layout import log_ticks
 from step0_wandb.publish.html.chart import (
     LETTER_WIDTH,
     LINE_HEIGHT,
@@ -13,7 +14,6 @@ from step0_wandb.publish.html.chart import (
     NOMINAL_WIDTH,
     LogAxis,
     draw,
-    log_ticks,
     standing,
 )
 from tests.support.judged import RANGE, START, judged, setup_range

@@ -114,6 +114,7 @@ def test_where_a_strip_has_no_room_the_gravest_are_named_and_the_rest_counted(ax
     many = frame(
         *((SMALL, 0.05 + 0.01 * n, "broken", f"run-{n}") for n in range(6)), (SMALL, 0.02, "suspect", "s")
     )
+    many["ratio"] = many["gap"] / 0.0152
     plot_gaps(many, RANGES, ax=ax)
     assert texts(ax) == ["◆ run-5  0.100", "◆ run-4  0.0900", "◆ run-3  0.0800", "and 4 more"]
 

@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
+from step0_wandb.plots import layout
+from step0_wandb.plots.layout import DRAWABLE, log_ticks
+from step0_wandb.records import FLAGGED
 from step0_wandb.text.formatting import clean, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from step0_wandb.plots.layout import Standing
     from step0_wandb.records import JudgedRun, SetupRange
-
-Standing = Literal["broken", "suspect", "no-range", "unchecked", "pending", "no-step0", "healthy", "excluded"]
-FLAGGED: tuple[Standing, ...] = ("broken", "suspect")
 
 PLOT_HEIGHT = 160.0
 LANE_HEIGHT = 26.0
@@ -34,18 +35,18 @@ WIDE_ABOVE = 80
 LETTER_WIDTH = 7.4
 LINE_HEIGHT = 14.0
 NAME_OFFSET = 10.0
-TICKS_AT_MOST = 5
 # Less than a factor 2 would blow the noise of healthy runs up to the height of a real failure.
 SMALLEST_SPAN = math.log(2.0)
-# What lies beyond is drawn at the edge: nobody logs it, and ten decades more must not overflow.
-DRAWABLE = (1e-100, 1e100)
 
 
 def standing(run: JudgedRun) -> Standing:
     """Return what counts for a run: a person's label where there is one, else the verdict."""
-    if run.label is None:
-        return run.verdict
-    return "excluded" if run.label == "exclude" else run.label
+    return layout.standing(run.verdict, run.label) or run.verdict
+
+
+def gravity(run: JudgedRun) -> tuple[int, float, str]:
+    """Return the sort key that puts the gravest run first."""
+    return layout.gravity(standing(run), run.ratio, run.run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,41 +191,6 @@ def draw(runs: Iterable[JudgedRun], setup_range: SetupRange | None) -> Chart:
     )
 
 
-def log_ticks(low: float, high: float) -> tuple[float, ...]:
-    """Return at most five round values between `low` and `high`, both positive.
-
-    Even steps where the span is narrow, else some of 1-2-3-5 of every decade, else decades.
-
-    Examples
-    --------
-    >>> log_ticks(0.011, 0.021), log_ticks(0.01, 0.12), log_ticks(1e-6, 1.0)
-    ((0.012, 0.014, 0.016, 0.018, 0.02), (0.01, 0.02, 0.03, 0.05, 0.1), (1e-06, 0.0001, 0.01, 1.0))
-    """
-    families = [(1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)] if high / low > 4 else []  # noqa: PLR2004 - closer, even steps read better
-    lowest, highest = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    for family in families:
-        ticks = _inside(low, high, (float(f"{m}e{k}") for k in range(lowest, highest + 1) for m in family))
-        if len(ticks) <= TICKS_AT_MOST:
-            return ticks
-    if not families:
-        return _even_ticks(low, high)
-    step = math.ceil((highest - lowest + 1) / TICKS_AT_MOST)
-    return _inside(low, high, (float(f"1e{k}") for k in range(lowest, highest + 1) if k % step == 0))
-
-
-def _even_ticks(low: float, high: float) -> tuple[float, ...]:
-    power = math.floor(math.log10((high - low) / TICKS_AT_MOST))
-    for step in (float(f"{m}e{power}") for m in (1, 2, 5, 10, 20)):
-        places = range(math.ceil(low / step), math.floor(high / step) + 1)
-        if len(places) <= TICKS_AT_MOST:
-            return tuple(float(f"{place * step:.12g}") for place in places)
-    return ()
-
-
-def _inside(low: float, high: float, values: Iterable[float]) -> tuple[float, ...]:
-    return tuple(value for value in values if low <= value <= high)
-
-
 def _by_time(run: JudgedRun) -> tuple[bool, datetime, str]:
     return run.created_at is None, run.created_at or datetime.max.replace(tzinfo=UTC), run.run
 
@@ -286,13 +252,6 @@ def _ticks(axis: LogAxis | None) -> tuple[Tick, ...]:
     if axis is None:
         return ()
     return tuple(Tick(round(axis.y(value), 1), f"{value:g}") for value in log_ticks(axis.low, axis.high))
-
-
-def gravity(run: JudgedRun) -> tuple[int, float, str]:
-    """Sort key: broken runs before suspect ones, then the farthest from their center."""
-    rank = FLAGGED.index(standing(run)) if standing(run) in FLAGGED else len(FLAGGED)
-    far = abs(math.log(run.ratio)) if run.ratio and run.ratio > 0 else math.inf
-    return rank, -far, run.run
 
 
 @dataclass(frozen=True, slots=True)

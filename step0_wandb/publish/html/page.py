@@ -11,8 +11,9 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
 from step0_wandb.errors import UsageError
-from step0_wandb.publish.html.chart import FLAGGED, draw, gravity, standing
-from step0_wandb.records import ALIVE, VERDICTS
+from step0_wandb.plots.layout import STANDINGS
+from step0_wandb.publish.html.chart import draw, gravity, standing
+from step0_wandb.records import ALIVE, FLAGGED
 from step0_wandb.text.formatting import clean, count, number, ratio, shorten, web_url, when
 from step0_wandb.verdicts.coverage import WITHOUT_STEP0, blind_spots
 from step0_wandb.verdicts.reference_gaps import published_for
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
-    from step0_wandb.publish.html.chart import Chart, Standing
+    from step0_wandb.plots.layout import Standing
+    from step0_wandb.publish.html.chart import Chart
     from step0_wandb.records import JudgedRun, OutcomeName, SetupRange
     from step0_wandb.verdicts.coverage import Blind
     from step0_wandb.verdicts.weight_checks import WeightCheck
@@ -35,7 +37,6 @@ ROWS_OPEN = 30
 ROWS_TOGETHER = 100
 LISTED_OPEN = 10
 
-STANDINGS: tuple[Standing, ...] = (*VERDICTS, "excluded")
 OUTCOMES: tuple[OutcomeName, ...] = ("pass", "fail", "warn", "vacuous", "skipped")
 BASIS = {
     "own": "",

@@ -15,9 +15,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from step0_wandb.verdicts.coverage import blind_spots
-from step0_wandb.publish.html.chart import FLAGGED, gravity, standing
+from step0_wandb.publish.html.chart import gravity, standing
 from step0_wandb.publish.html.page import basis, title_of
-from step0_wandb.records import ALIVE
+from step0_wandb.records import ALIVE, FLAGGED
 from step0_wandb.text.formatting import MISSING, clean, count, number, shorten, web_url, when
 
 if TYPE_CHECKING:

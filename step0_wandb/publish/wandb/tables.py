@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from step0_wandb.publish.html.chart import FLAGGED, gravity, standing
-from step0_wandb.records import ALIVE, VERDICTS
+from step0_wandb.publish.html.chart import gravity, standing
+from step0_wandb.records import ALIVE, FLAGGED, VERDICTS
 from step0_wandb.text.formatting import clean, shorten, web_url
 
 if TYPE_CHECKING:
