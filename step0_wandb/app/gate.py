@@ -54,6 +54,8 @@ class Patience:
     stop_wait_s : float
         How long a run may take to end once the server was asked to stop it, in seconds. The client hears
         of it with its next post, 30 s later at most, and asks every 15 s whether it has heard of it.
+    stop_poll_s : float
+        Seconds between two looks at a run that was asked to stop.
     now, sleep : callable
         Monotonic seconds, and a pause of so many seconds.
     told : callable
@@ -64,6 +66,7 @@ class Patience:
     server_poll_s: float = 15.0
     disk_poll_s: float = 2.0
     stop_wait_s: float = 60.0
+    stop_poll_s: float = 5.0
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     told: Callable[[str], None] = field(default=lambda _line: None)

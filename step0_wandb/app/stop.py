@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from step0_wandb.records import JudgedRun
     from step0_wandb.wandb_api.control import RunControl
 
-_POLL_S = 5.0
-
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
@@ -70,7 +68,7 @@ def _end_of(run_id: str, control: RunControl, patience: Patience, asked: str) ->
     """Wait for a run that was asked to stop."""
     until = patience.now() + patience.stop_wait_s
     while (rest_s := until - patience.now()) > 0:
-        patience.sleep(min(rest_s, _POLL_S))
+        patience.sleep(min(rest_s, patience.stop_poll_s))
         try:
             state = control.state(run_id)
         except Step0Error as error:

@@ -4,14 +4,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from step0_wandb.app.gate import Patience
 from tests.support.command import run
 from tests.support.live import Live
 from tests.support.miles import CONFIG, GAP, miles_run
+from tests.support.waiting import until
 from tests.support.wandb_server import WandbServer
 
 ROLLOUT = {"rollout/step": 0, "rollout/response_len/mean": 812.5}
@@ -25,6 +28,13 @@ def row(step=0, *, gap=0.0150, ppo_kl=0.0):
 def server():
     with WandbServer() as server:
         yield server
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch):
+    """Let the gate look again at once: nothing here is about how often it looks."""
+    often = {"server_poll_s": 0.1, "disk_poll_s": 0.1, "stop_poll_s": 0.1}
+    monkeypatch.setattr("step0_wandb.app.gate.Patience", partial(Patience, **often))
 
 
 def environ(server, **changes):
@@ -180,10 +190,9 @@ def test_ctrl_c_is_one_clear_line(server, tmp_path):
         text=True,
     )
     assert "waiting for step 0" in process.stderr.readline()
-    while not server.requests:
-        time.sleep(0.05)
+    until(lambda: server.requests)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate()
     assert process.returncode == 130
     assert (out, err.partition("Z ")[2]) == (
         "",
@@ -191,16 +200,19 @@ def test_ctrl_c_is_one_clear_line(server, tmp_path):
     )
 
 
-def test_a_broken_run_is_stopped_within_75_s_of_its_step_0(server, tmp_path):
-    """The process really ends: the real client logs, is asked to stop by the server, and interrupts it."""
+def test_a_broken_run_that_is_stopped_really_ends(server, tmp_path):
+    """The real client logs, is asked to stop by the server, and interrupts its process."""
     with Live(server, tmp_path / "job", "live", config=CONFIG, group="qwen3_ab12cd34") as live:
         live.log(ROLLOUT, row(ppo_kl=0.3))
-        logged = time.monotonic()
+        until(lambda: len(server.rows("lab", "rl", "live")) == 2)
         answer = gate(tmp_path, server, "lab/rl", "--group", "qwen3", "--stop", "--json")
-        assert live.wait(60) != 0
-        seconds = time.monotonic() - logged
+        assert live.wait() != 0
     assert answer.code == 3
     assert answer.document["stop"] == {"asked": True, "stopped": True}
     assert "the run is failed" in answer.err
     assert server.run("lab", "rl", "live").status == "failed"
-    assert seconds < 75
+
+
+def test_a_broken_run_is_stopped_within_75_s_of_its_step_0_or_told_to_go_on():
+    patience = Patience(timedelta(hours=1))
+    assert patience.server_poll_s + patience.stop_wait_s <= 75

@@ -1,6 +1,5 @@
 """The gate: it waits for the step 0 of a live run, written by the real client, and stops a broken one."""
 
-import time
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -17,6 +16,7 @@ from step0_wandb.settings.load import load_settings
 from tests.support.live import Live
 from tests.support.miles import CONFIG, GAP, miles_run
 from tests.support.runs import Client
+from tests.support.waiting import until
 from tests.support.wandb_server import WandbServer
 
 ROLLOUT = {"rollout/step": 0, "rollout/response_len/mean": 812.5}
@@ -43,9 +43,9 @@ def server(tmp_path, monkeypatch):
 class Waiting:
     """A gate whose time passes by its own naps; `then` is what happens in each of them in turn."""
 
-    def __init__(self, folder, *then, timeout=HOUR, pause_s=0.0, **patience):
+    def __init__(self, folder, *then, timeout=HOUR, **patience):
         self.naps, self.lines, self.seconds = [], [], 0.0
-        self.folder, self.then, self.pause_s = folder, list(then), pause_s
+        self.folder, self.then = folder, list(then)
         loaded = load_settings(cwd=folder, environ={}, flags={"store": str(folder / "step0.db")})
         self.job = Job(loaded, clock=lambda: datetime.now(UTC))
         self.patience = Patience(
@@ -57,7 +57,6 @@ class Waiting:
         self.seconds += seconds
         if self.then:
             self.then.pop(0)()
-        time.sleep(self.pause_s)
 
     def patient(self, give_up):
         server = self.job.loaded.settings.server.model_validate({"give_up": give_up})
@@ -78,6 +77,13 @@ def nothing():
     return
 
 
+def log(live, server, *rows):
+    """Log rows, and wait until the server has them."""
+    count = len(server.rows("lab", "rl", live.run_id)) + len(rows)
+    live.log(*rows)
+    until(lambda: len(server.rows("lab", "rl", live.run_id)) >= count)
+
+
 def looks(server):
     return [request for request in server.requests if "Step0Runs" in request.operations]
 
@@ -87,8 +93,8 @@ def looks(server):
 
 def test_a_live_run_is_judged_as_soon_as_its_step_0_is_there(server, tmp_path):
     with Live(server, tmp_path / "job", "live", config=CONFIG) as live:
-        live.log(ROLLOUT)
-        waiting = Waiting(tmp_path, lambda: live.log(row(0), row(1)), pause_s=2.0)
+        log(live, server, ROLLOUT)
+        waiting = Waiting(tmp_path, lambda: log(live, server, row(0), row(1)))
         run = waiting.gate().judged("lab/rl/live")
         assert live.alive
     assert (run.verdict, run.gap, run.state) == ("no-range", 0.0150, "running")
@@ -256,9 +262,9 @@ def test_a_run_of_the_group_that_is_still_to_come_is_waited_for(server, tmp_path
 
         def launch():
             job = Live(server, tmp_path / "job", "live", config=CONFIG, group="qwen3_ab12cd34")
-            stack.enter_context(job).log(ROLLOUT, row())
+            log(stack.enter_context(job), server, ROLLOUT, row())
 
-        waiting = Waiting(tmp_path, nothing, launch, pause_s=2.0)
+        waiting = Waiting(tmp_path, nothing, launch)
         record = waiting.gate().wait("lab/rl", waiting.newest(group="qwen3"))
     assert (record.run_id, record.group) == ("live", "qwen3_ab12cd34")
 
@@ -336,11 +342,17 @@ def test_a_stored_run_goes_by_its_name_too(server, tmp_path):
 # ── directories ─────────────────────────────────────────────────────────────
 
 
+def write(client, *rows):
+    """Log rows, and wait until they are on disk."""
+    client.log(*rows)
+    client.write_out()
+
+
 def test_a_directory_that_fills_is_waited_for(tmp_path):
     with Client(tmp_path) as client:
         place = client.start("abc", config=CONFIG)
         client.log(ROLLOUT)
-        waiting = Waiting(tmp_path, nothing, lambda: client.log(row(0), row(1)), pause_s=0.3)
+        waiting = Waiting(tmp_path, nothing, lambda: write(client, row(0), row(1)))
         run = waiting.gate().judged(str(place))
     assert (run.verdict, run.state, run.gap) == ("no-range", "running", 0.0150)
     assert set(waiting.naps) == {2.0}
@@ -421,7 +433,7 @@ def test_an_offline_run_that_ends_before_step_0_is_told_at_once(tmp_path):
     with Client(tmp_path) as client:
         place = client.start("abc", config=CONFIG)
         client.log(ROLLOUT)
-        waiting = Waiting(tmp_path, client.finish, pause_s=0.2)
+        waiting = Waiting(tmp_path, client.finish)
         assert waiting.gate().judged(str(place)).verdict == "no-step0"
 
 
@@ -433,10 +445,9 @@ STALE = "gap 0.201 after the first update is 13.4 times step 0's 0.0150"
 
 def test_the_row_after_the_first_update_is_waited_for_and_compared(server, tmp_path):
     with Live(server, tmp_path / "job", "live", config=TWO) as live:
-        live.log(ROLLOUT, row(0), row(1))
-        waiting = Waiting(
-            tmp_path, nothing, lambda: live.log({"rollout/step": 1}, row(2, gap=0.201)), pause_s=2.0
-        )
+        log(live, server, ROLLOUT, row(0), row(1))
+        later = {"rollout/step": 1}, row(2, gap=0.201)
+        waiting = Waiting(tmp_path, nothing, lambda: log(live, server, *later))
         run = waiting.gate().judged("lab/rl/live", rollouts=2)
     assert (run.verdict, run.gap) == ("broken", 0.0150)
     assert STALE in run.reasons[0]
@@ -457,8 +468,8 @@ def test_an_engine_with_the_new_weights_passes(server, tmp_path):
 def test_a_directory_is_waited_for_too(tmp_path):
     with Client(tmp_path) as client:
         place = client.start("abc", config=TWO)
-        client.log(ROLLOUT, row(0), row(1))
-        waiting = Waiting(tmp_path, *[nothing] * 4, lambda: client.log(row(2, gap=0.201)), pause_s=0.3)
+        write(client, ROLLOUT, row(0), row(1))
+        waiting = Waiting(tmp_path, *[nothing] * 4, lambda: write(client, row(2, gap=0.201)))
         run = waiting.gate().judged(str(place), rollouts=2)
     assert STALE in run.reasons[0]
 
@@ -517,15 +528,16 @@ def test_a_driver_that_goes_on_with_its_second_process_is_told_honestly(server, 
         Live(server, tmp_path / "a", "bad", settings={"x_label": "driver"}, **shared) as driver,
         Live(server, tmp_path / "b", "bad", settings=trainer, **shared) as worker,
     ):
-        worker.log(ROLLOUT, row(ppo_kl=0.3))
-        steps = iter(range(1, 1000))
+        log(worker, server, ROLLOUT, row(ppo_kl=0.3))
+        waiting = Waiting(tmp_path)
+        run = waiting.gate().judged("lab/rl/bad")
 
         def train():
-            worker.log(row(next(steps)))
+            worker.log(row(1))
             driver.log({"perf/beat": 1.0})
+            until(lambda: driver.interrupted and worker.interrupted)
 
-        waiting = Waiting(tmp_path, *[train] * 999, pause_s=2.5)
-        run = waiting.gate().judged("lab/rl/bad")
+        waiting.then = [train]
         stopped = waiting.stop(run)
         assert driver.alive
         assert worker.alive

@@ -23,14 +23,18 @@ import json, os, select, sys
 answers = os.fdopen(os.dup(1), "w", buffering=1)
 os.dup2(2, 1)
 import wandb
+from wandb.sdk.lib import run_stopping
+run_stopping.RunStopChecker.__init__.__kwdefaults__["poll_interval"] = 0.1  # 15 s, as it comes
 given, swallows = json.loads(sys.argv[1])
 settings = wandb.Settings(console="off", x_disable_stats=True, **given.pop("settings", {}))
 run = wandb.init(settings=settings, **given)
 print("ready", file=answers)
 while True:
+    asked = False
     try:
         if not select.select([sys.stdin], [], [], 0.1)[0]:
             continue
+        asked = True
         what, rows = json.loads(sys.stdin.readline())
         if what == "finish":
             break
@@ -40,6 +44,9 @@ while True:
     except KeyboardInterrupt:
         if not swallows:
             raise
+        open("interrupted", "w").close()
+        if asked:
+            print("done", file=answers)
 run.finish()
 print("done", file=answers)
 """
@@ -62,6 +69,7 @@ class Live:
         folder.mkdir(parents=True, exist_ok=True)
         given = {"entity": "lab", "project": "rl", "id": run_id, **given}
         kept = {name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ}
+        self.folder, self.run_id = folder, run_id
         self._process = subprocess.Popen(
             [sys.executable, "-W", "ignore", "-c", _CHILD, json.dumps([given, swallows])],
             stdin=subprocess.PIPE,
@@ -83,6 +91,11 @@ class Live:
         self.kill()
 
     @property
+    def interrupted(self) -> bool:
+        """Whether it swallowed an interrupt."""
+        return (self.folder / "interrupted").exists()
+
+    @property
     def alive(self) -> bool:
         """Whether the process runs."""
         return self._process.poll() is None
@@ -94,7 +107,7 @@ class Live:
     def finish(self) -> None:
         """End the run well, and the process with it."""
         self._ask("finish", ())
-        self._process.wait(60)
+        self._process.wait()
 
     def kill(self) -> None:
         """Kill the process and the client's helper, as a scheduler does."""
@@ -102,9 +115,9 @@ class Live:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.communicate()
 
-    def wait(self, seconds: float) -> int:
+    def wait(self) -> int:
         """Return the exit code of the process, once it has ended."""
-        return self._process.wait(seconds)
+        return self._process.wait()
 
     def _ask(self, what: str, rows: object) -> None:
         assert self._process.stdin

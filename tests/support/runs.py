@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from tests.support.waiting import until
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from types import TracebackType
@@ -88,11 +90,19 @@ class Client:
     def start(self, run_id: str, **given: Any) -> Path:
         """Begin a run and return its directory; `given` goes to ``wandb.init``."""
         given = {"project": "project", "entity": "team", "dir": str(self._directory), **given}
-        return Path(self._ask("init", {"id": run_id, **given}))
+        self._place = Path(self._ask("init", {"id": run_id, **given}))
+        return self._place
 
     def log(self, *rows: Mapping[str, Any]) -> None:
         """Log each row by a call of its own."""
         self._ask("log", rows)
+
+    def write_out(self) -> None:
+        """Have the client's helper write what it holds: it writes full blocks at once, others after 15 s."""
+        (file,) = self._place.glob("*.wandb")
+        size = file.stat().st_size
+        self.log({"filler": "x" * 3 * BLOCK})
+        until(lambda: file.stat().st_size >= size + 2 * BLOCK)
 
     def configure(self, config: Mapping[str, Any]) -> None:
         """Update the config of the run."""

@@ -31,7 +31,7 @@ def client_environment(server: WandbServer, folder: Path) -> dict[str, str]:
         "WANDB_ERROR_REPORTING": "false",
         "WANDB_SILENT": "true",
         "WANDB_X_GRAPHQL_RETRY_WAIT_MIN_SECONDS": "1",
-        "WANDB_X_FILE_STREAM_TRANSMIT_INTERVAL": "1",
+        "WANDB_X_FILE_STREAM_TRANSMIT_INTERVAL": "1",  # whole seconds; 15, as it comes
     }
 
 
