@@ -34,13 +34,17 @@ DELIVERED = {
     "digest": [("step0-sync", "Several alerts at step 0, first: bad5")],
 }
 """Where people find which alert."""
-AT_EACH = [
-    (case, number)
-    for case, requests in REQUESTS.items()
-    for number, asked in enumerate(requests, start=1)
-    # A store knows nothing of these questions, so that one of them stands for the others.
-    if asked != "RunFile" or requests.index(asked) == number - 1
-]
+
+
+def at_each(case):
+    """Yield each moment of a case; by default those of the first request of each kind alone."""
+    for number, asked in enumerate(REQUESTS[case], start=1):
+        is_first = REQUESTS[case].index(asked) == number - 1
+        # A store knows nothing of these questions, so that one of them stands for the others.
+        if is_first or asked != "RunFile":
+            seen = case == "digest" and asked in REQUESTS["single"] and asked != "Alert"
+            marks = [pytest.mark.full_grid] if seen or not is_first else []
+            yield pytest.param(case, number, marks=marks)
 
 
 @dataclass
@@ -130,7 +134,7 @@ def test_an_undisturbed_sync_asks_what_is_disturbed_below(lab, case):
 
 
 @pytest.mark.parametrize("fault", ["reset", "lost-reset"], ids=["before", "after"])
-@pytest.mark.parametrize(("case", "number"), AT_EACH)
+@pytest.mark.parametrize(("case", "number"), [*at_each("single"), *at_each("digest")])
 def test_killed_around_a_request_a_sync_and_the_next_deliver_each_alert_once(lab, case, number, fault):
     lab.kill_at(number, fault)
     assert lab.program.run(*lab.words).code == -9
@@ -148,7 +152,14 @@ def test_killed_around_a_request_a_sync_and_the_next_deliver_each_alert_once(lab
 
 
 @pytest.mark.parametrize("fault", ["reset", "lost-reset"], ids=["before", "after"])
-@pytest.mark.parametrize(("case", "number"), [("single", 6), ("single", 11), ("digest", 5)])
+@pytest.mark.parametrize(
+    ("case", "number"),
+    [
+        pytest.param("single", 6, marks=pytest.mark.full_grid),
+        ("single", 11),
+        pytest.param("digest", 5, marks=pytest.mark.full_grid),
+    ],
+)
 def test_a_store_that_is_lost_with_the_killed_sync_doubles_nothing(lab, case, number, fault):
     lab.kill_at(number, fault)
     assert lab.program.run(*lab.words).code == -9
@@ -159,7 +170,9 @@ def test_a_store_that_is_lost_with_the_killed_sync_doubles_nothing(lab, case, nu
 
 
 @pytest.mark.parametrize("fate", ["cut", "lose"], ids=["before", "after"])
-@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize(
+    "number", [pytest.param(1, marks=pytest.mark.full_grid), 2, pytest.param(3, marks=pytest.mark.full_grid)]
+)
 def test_killed_around_a_webhook_post_people_read_each_message_at_least_once(lab, number, fate):
     words = (*lab.words, "--settings", "hooked.toml")
 

@@ -7,7 +7,6 @@ one request to the next hardly anything changes, so that both happen at every st
 by side, so that the number of a request is not always the same request's; any is a good moment to die.
 """
 
-import os
 from itertools import count
 
 import pytest
@@ -20,10 +19,16 @@ from tests.support.wandb_server import WandbServer
 
 WRITES = 42
 """Requests by which the first sync of the project changes something."""
-EVERY = int(os.environ.get("STEP0_KILL_EVERY", "7"))
-"""Which writes are cut off; 1 takes every one, which needs a quarter of an hour."""
+EVERY = 7
+"""By default each seventh write is cut off, which meets every stage; all of them need a quarter of an hour."""
 KILLS = [(0, "reset", "kept"), (0, "reset", "lost")] + [
-    (number, "lost-reset", "kept" if number % 2 else "lost") for number in range(0, WRITES, EVERY)
+    pytest.param(
+        number,
+        "lost-reset",
+        "kept" if number % 2 else "lost",
+        marks=[pytest.mark.full_grid] if number % EVERY else [],
+    )
+    for number in range(WRITES)
 ]
 EXPECTED = {
     "ok0": "healthy",
