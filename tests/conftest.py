@@ -1,10 +1,15 @@
 """How much is tested, and how time passes: the default fits a change, ``--full-grid`` a release."""
 
+import os
+import shutil
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
+from filelock import FileLock
 from hypothesis import settings
 
+from step0_wandb.demo import write_demo
 from step0_wandb.wandb_api import rate_limit
 from step0_wandb.wandb_api.download import Download
 from tests.support.waiting import skipping_clock
@@ -42,3 +47,20 @@ def _nobody_waits_for_a_retry():
         patch.setattr(rate_limit, "RateLimiter", partial(rate_limit.RateLimiter, clock=clock))
         patch.setattr(Download.__init__, "__defaults__", (clock.sleep,))
         yield
+
+
+@pytest.fixture(scope="session")
+def fresh_demo(tmp_path_factory):
+    """Return a function that gives a copy of the demo, whose runs the client wrote once for all workers."""
+    root = tmp_path_factory.getbasetemp()
+    shared = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+    with FileLock(shared / "demo.lock"):
+        if not (shared / "step0-demo").exists():
+            write_demo(shared / "new-demo", now=datetime.now(UTC))
+            (shared / "new-demo").rename(shared / "step0-demo")
+
+    def copy(name):
+        target = tmp_path_factory.mktemp(name) / "step0-demo"
+        return shutil.copytree(shared / "step0-demo", target, symlinks=True)
+
+    return copy

@@ -1,20 +1,12 @@
 """The example of every command's help runs as it stands, on the demo's runs."""
 
-import os
 import re
-import shlex
-import sys
-from datetime import UTC, datetime
-from pathlib import Path
-from subprocess import run
 
 import pytest
 
 from step0_wandb.cli.app import app
-from step0_wandb.demo import write_demo
 from tests.support import command
 
-ROOT = Path(__file__).parents[2]
 IN_AN_EMPTY_FOLDER = {"demo", "settings"}
 EXPECTED = {
     "check": 8,  # the demo's newest run is in its first rollout
@@ -36,14 +28,12 @@ EXAMPLES = examples()
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def place(fresh_demo):
     """Return a demo with the main job run on it, and a directory with the program."""
-    folder = write_demo(tmp_path_factory.mktemp("examples") / "step0-demo", now=datetime.now(UTC))
-    assert command.run("sync", cwd=folder.directory).code == 0
-    program = folder.directory.parent / "step0-wandb"
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m step0_wandb "$@"\n')
-    program.chmod(0o755)
-    return folder.directory
+    folder = fresh_demo("examples")
+    assert command.run("sync", cwd=folder).code == 0
+    command.install(folder.parent)
+    return folder
 
 
 def test_every_command_has_one_example_that_begins_with_it():
@@ -55,16 +45,8 @@ def test_every_command_has_one_example_that_begins_with_it():
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_example_runs(name, place, tmp_path):
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("WANDB_", "STEP0_"))}
-    own = {"PATH": f"{place.parent}:{kept['PATH']}", "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
     folder = tmp_path if name in IN_AN_EMPTY_FOLDER else place
-    done = run(
-        ["sh", "-c", EXAMPLES[name][0]],
-        cwd=folder,
-        env=kept | own | {"WANDB_BASE_URL": "http://127.0.0.1:9"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == EXPECTED.get(name, 0), done.stderr
-    assert "Traceback" not in done.stderr
+    elsewhere = {"HOME": str(tmp_path), "WANDB_BASE_URL": "http://127.0.0.1:9"}
+    done = command.run_line(EXAMPLES[name][0], cwd=folder, program=place.parent, **elsewhere)
+    assert done.code == EXPECTED.get(name, 0), done.err
+    assert "Traceback" not in done.err

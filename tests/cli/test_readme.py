@@ -1,20 +1,17 @@
 """Every block of the README does what the README says."""
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from step0_wandb.app.doctor import RECEIVING
-from step0_wandb.demo import write_demo
 from step0_wandb.errors import Step0Error
 from step0_wandb.settings.load import load_settings
+from tests.support import command
+from tests.support.project import python
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -42,14 +39,14 @@ def commands():
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def place(fresh_demo):
     """Return a directory that holds a fresh demo, with the main job run on it."""
-    folder = write_demo(tmp_path_factory.mktemp("readme") / "step0-demo", now=datetime.now(UTC))
-    done = step0(["sync"], folder.directory)
-    assert done.returncode == 0, done.stderr
-    (folder.directory.parent / "alarm.txt").write_text(done.stdout)
-    (folder.directory / "train.log").write_text(CONSOLE_LINE)
-    return folder.directory
+    folder = fresh_demo("readme")
+    done = command.run("sync", cwd=folder)
+    assert done.code == 0, done.err
+    (folder.parent / "alarm.txt").write_text(done.out)
+    (folder / "train.log").write_text(CONSOLE_LINE)
+    return folder
 
 
 def expected(line):
@@ -57,16 +54,6 @@ def expected(line):
     if "my-team/" in line:
         return NO_KEY if "||" not in line else 0
     return NO_STEP0 if "latest-run" in line else 0
-
-
-def run(command, cwd, **variables):
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "STEP0_"))}
-    environ = kept | {"PYTHONPATH": str(ROOT)} | variables
-    return subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, check=False)
-
-
-def step0(words, cwd):
-    return run([sys.executable, "-m", "step0_wandb", *words], cwd)
 
 
 def words_of(text):
@@ -81,14 +68,14 @@ def test_the_first_forty_lines_hold_alarm_both_commands_and_the_notebook_call():
 
 
 def test_the_alarm_is_what_the_demo_and_the_command_print(place):
-    alarm, command, explained = re.split(r"^\$ step0-wandb (.*)\n", blocks("text")[0], flags=re.MULTILINE)
+    alarm, asked, explained = re.split(r"^\$ step0-wandb (.*)\n", blocks("text")[0], flags=re.MULTILINE)
     assert words_of(alarm) in words_of((place.parent / "alarm.txt").read_text())
-    assert words_of(explained) in words_of(step0(shlex.split(command), place).stdout)
+    assert words_of(explained) in words_of(command.run(*shlex.split(asked), cwd=place).out)
 
 
 def test_the_book_of_weight_checks_is_what_the_command_prints(place):
     [shown] = [text for text in blocks("text") if text.startswith("$ step0-wandb weights\n")]
-    printed = step0(["weights"], place).stdout
+    printed = command.run("weights", cwd=place).out
     assert words_of(shown.partition("\n")[2]) in words_of(printed)
     assert re.search(r"^passed +Qwen3-1\.7B ", printed, re.MULTILINE)
 
@@ -103,12 +90,9 @@ def test_the_demo_and_the_tests_are_installed_with_the_lock():
 
 @pytest.mark.parametrize("line", commands())
 def test_a_command_runs_on_the_demo(line, place, tmp_path):
-    program = tmp_path / "step0-wandb"
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m step0_wandb "$@"\n')
-    program.chmod(0o755)
     elsewhere = {"HOME": str(tmp_path), "WANDB_BASE_URL": NOTHING_LISTENS}
-    done = run(["sh", "-c", line], place, PATH=f"{tmp_path}:{os.environ['PATH']}", **elsewhere)
-    assert done.returncode == expected(line), done.stderr
+    done = command.run_line(line, cwd=place, program=command.install(tmp_path), **elsewhere)
+    assert done.code == expected(line), done.err
 
 
 def test_every_line_of_shell_is_an_install_or_is_run():
@@ -119,9 +103,9 @@ def test_every_line_of_shell_is_an_install_or_is_run():
 @pytest.mark.parametrize("block", blocks("python"))
 def test_a_notebook_call_runs_on_the_demo(block, place):
     program = f"import matplotlib; matplotlib.use('agg')\n{block}\nprint(len(runs), len(verdicts))"
-    done = run([sys.executable, "-c", program], place.parent)
-    assert (done.returncode, done.stderr) == (0, "")
-    runs, verdicts = map(int, done.stdout.split())
+    done = python(program, cwd=place.parent)
+    assert (done.code, done.err) == (0, "")
+    runs, verdicts = map(int, done.out.split())
     assert runs == verdicts > 30
 
 
@@ -142,12 +126,12 @@ def test_what_people_switch_on_to_get_alerts_is_what_the_doctor_says():
 
 def test_cron_runs_a_command_that_exists(place):
     for block in blocks("cron"):
-        command = block.rsplit("step0-wandb ", 1)[1]
-        assert step0(shlex.split(command), place).returncode == 0
+        words = shlex.split(block.rsplit("step0-wandb ", 1)[1])
+        assert command.run(*words, cwd=place).code == 0
 
 
 def test_the_readme_names_only_commands_that_there_are(place):
-    helped = step0(["--help"], place).stdout
+    helped = command.run("--help", cwd=place).out
     assert set(re.findall(r"step0-wandb ([a-z]+)", README)) <= set(
         re.findall(r"^ {2}([a-z]+) ", helped, re.MULTILINE)
     )

@@ -4,13 +4,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from step0_wandb.records import VERDICTS
-from tests.support.command import run
+from tests.support.command import install, run
 from tests.support.miles import miles_run
 from tests.support.terminal import on_terminal, plain
 
@@ -116,11 +115,7 @@ def test_on_a_terminal_a_sync_ends_in_one_summary_line_without_a_time(folder):
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
     """Return a directory with the program as it is installed."""
-    place = tmp_path_factory.mktemp("bin")
-    script = place / "step0-wandb"
-    script.write_text(f'#!/bin/sh\nexec {sys.executable} -m step0_wandb "$@"\n')
-    script.chmod(0o755)
-    return place
+    return install(tmp_path_factory.mktemp("bin"))
 
 
 def in_bash(script, program):

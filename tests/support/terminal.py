@@ -5,37 +5,64 @@ import os
 import pty
 import re
 import struct
-import subprocess
 import sys
 import termios
+import threading
+from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.command import Answer
+import pytest
+
+from step0_wandb.cli import main
+from tests.support.command import Answer, surroundings
 
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def on_terminal(*words: str | Path, cwd: Path, columns: int = 80, **environ: str) -> Answer:
-    """Run ``step0-wandb`` with stdin, stdout and stderr on a terminal; `Answer.out` is what it shows."""
+    """Run ``step0-wandb`` with stdin, stdout and stderr on a terminal; `Answer.out` is what it shows.
+
+    It runs in this process, whose standard descriptors are on the terminal meanwhile.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    kept = {
-        name: os.environ[name] for name in ("PATH", "TMPDIR", "OPENBLAS_NUM_THREADS") if name in os.environ
-    }
-    given = {"HOME": str(cwd), "PYTHONPATH": str(Path(__file__).parents[2]), "TERM": "xterm-256color"}
-    with subprocess.Popen(
-        [sys.executable, "-m", "step0_wandb", *map(str, words)],
-        cwd=cwd,
-        env=kept | given | environ,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    ) as process:
-        os.close(theirs)
-        shown = b"".join(iter(lambda: _read(ours), b""))
+    shown: list[bytes] = []
+    reader = threading.Thread(target=lambda: shown.extend(iter(lambda: _read(ours), b"")))
+    reader.start()
+    code = None
+    with _standard_streams(theirs), surroundings(cwd, {"TERM": "xterm-256color"} | environ):
+        try:
+            main([str(word) for word in words])
+        except SystemExit as end:
+            code = end.code
+    reader.join()
     os.close(ours)
-    return Answer(process.returncode, shown.decode().replace("\r\n", "\n"), "")
+    return Answer(code, b"".join(shown).decode().replace("\r\n", "\n"), "")
+
+
+@contextmanager
+def _standard_streams(terminal: int):
+    """Put the three standard descriptors and their files on a terminal, which is closed at the end."""
+    kept = [os.dup(number) for number in range(3)]
+    for number in range(3):
+        os.dup2(terminal, number)
+    os.close(terminal)
+    with (
+        open(0, encoding="utf-8", closefd=False) as stdin,
+        open(1, "w", encoding="utf-8", closefd=False) as stdout,
+        open(2, "w", encoding="utf-8", closefd=False) as stderr,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        for name, stream in {"stdin": stdin, "stdout": stdout, "stderr": stderr}.items():
+            patch.setattr(sys, name, stream)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+    for number, one in enumerate(kept):
+        os.dup2(one, number)
+        os.close(one)
 
 
 def _read(terminal: int) -> bytes:
