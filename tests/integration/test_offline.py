@@ -186,7 +186,7 @@ def test_many_damaged_records_are_told_in_a_few_lines(tmp_path):
 def test_a_record_that_is_no_message_is_named_too(tmp_path):
     path = one_run(tmp_path, b"\x12\x7fno history record", training(0))
     (reading,) = sync(tmp_path)
-    assert [problem.what.partition(": ")[2] for problem in reading.problems] == ["it is no W&B record"]
+    assert [problem.what.partition(": ")[2] for problem in reading.problems] == ["it is not a W&B record"]
     assert step0(reading).gap == 0.0152
     assert str(path.resolve()) == reading.problems[0].where
 

@@ -114,17 +114,21 @@ def test_any_bytes_can_be_read(junk):
 
 
 @given(st.binary(max_size=400), st.sampled_from(["whole", "cut", "inside"]), st.data())
-def test_any_bytes_are_a_message_or_a_value_error(junk, kind, data):
+def test_any_bytes_are_a_message_or_an_error(junk, kind, data):
     if kind != "whole":
         record = data.draw(st.sampled_from(RUN))
         cut = data.draw(st.integers(0, len(record)))
         junk = record[:cut] + (junk + record[cut:] if kind == "inside" else b"")
-    readers = [messages.run_info, messages.run_config, messages.config, messages.history]
-    for reader in [*readers, messages.exit_code, messages.environment]:
-        try:
-            reader(junk, messages.body(junk))
-        except ValueError:
-            continue
+    try:
+        messages.first_run_info(junk)
+        record = messages.decode(junk)
+        messages.run_info(record.run)
+        messages.config_change(record.run.config)
+        messages.config_change(record.config)
+        messages.row(record.history)
+        messages.environment(record.environment)
+    except messages.RecordError:
+        pass
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -1,7 +1,8 @@
 """The few records of ``wandb.proto`` that matter, read into plain values.
 
-Only the fields named here are read; everything else is passed over by its length. A record whose bytes
-are no such message raises a `ValueError`: a `WireError`, or text that is not UTF-8.
+The W&B client's own classes take half a second to import, and decode whole records of which a few fields
+matter. This schema names those fields; protobuf passes over the rest. A record that is not what the client
+writes raises `RecordError`.
 
 Source: ``wandb_internal.proto`` of the W&B client, 0.12 to 0.31.
 """
@@ -9,84 +10,120 @@ Source: ``wandb_internal.proto`` of the W&B client, 0.12 to 0.31.
 from __future__ import annotations
 
 import json
-import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from step0_wandb.sources.offline.wire import BYTES, ONE_BYTE, VARINT, WireError, fields, varint
 from step0_wandb.text.nested import collect_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from step0_wandb.records import Json
-    from step0_wandb.sources.offline.wire import Field
 
-HISTORY, CONFIG, RUN, EXIT, ENVIRONMENT = 2, 5, 17, 18, 26
-"""The field numbers of ``Record`` that say what kind of record it is."""
+_SCHEMA = {
+    "Record": {
+        "history": (2, "|History"),
+        "config": (5, "|Config"),
+        "run": (17, "|Run"),
+        "exit": (18, "|Exit"),
+        "environment": (26, "|Environment"),
+    },
+    "History": {"item": (1, "*Item")},
+    "Config": {"update": (1, "*Item"), "remove": (2, "*Item")},
+    "Item": {
+        "key": (1, "string"),
+        "nested_key": (2, "*string"),
+        "integer": (5, "|sint64"),
+        "number": (6, "|double"),
+        "json": (8, "|string"),
+        "value_json": (16, "string"),
+    },
+    "Run": {
+        "run_id": (1, "string"),
+        "entity": (2, "string"),
+        "project": (3, "string"),
+        "config": (4, "Config"),
+        "group": (6, "string"),
+        "job_type": (7, "string"),
+        "name": (8, "string"),
+        "tags": (10, "*string"),
+        "start_time": (17, "Timestamp"),
+    },
+    "Timestamp": {"seconds": (1, "int64"), "nanos": (2, "int32")},
+    "Exit": {"exit_code": (1, "int32")},
+    "Environment": {
+        "python": (2, "string"),
+        "docker": (4, "string"),
+        "git": (9, "Git"),
+        "gpu": (18, "string"),
+        "gpu_count": (19, "uint32"),
+        "cudaVersion": (25, "string"),
+        "writer_id": (199, "string"),
+    },
+    "Git": {"commit": (2, "string")},
+}
+"""The fields that are read of each message: number and type; ``*`` repeated, ``|`` at most one of these."""
 
 EXIT_TAG = b"\x92\x01"
-"""What begins the exit message; a record without these bytes is no exit record."""
+"""What begins the exit message; a record without these bytes is not an exit record."""
 
-_BESIDE_THE_KIND = frozenset({1, 16, 19, 200})  # num, control, uuid, _info
-_NUM = 1 << 3 | VARINT  # the tag of Record.num
-_RUN_TEXTS = {1: "run_id", 2: "entity", 3: "project", 6: "group", 7: "job_type", 8: "name"}
-_RUN_CONFIG, _RUN_TAGS, _RUN_START = 4, 10, 17
-_CONFIG_REMOVE = 2
-_ENVIRONMENT_TEXTS = {2: "python", 4: "docker", 18: "gpu", 25: "cudaVersion"}
-_GIT, _COMMIT, _GPU_COUNT, _WRITER = 9, 2, 19, 199
-_ITEM_TAG = 1 << 3 | BYTES
-_KEY_TAGS = b"\x0a\x12"  # key, nested_key
-_VALUE_TAG = b"\x82\x01"  # value_json
-
+_RUN = _SCHEMA["Record"]["run"][0]
+_RUN_TEXTS = tuple(name for name, (_, kind) in _SCHEMA["Run"].items() if kind == "string")
+_VARINT, _BYTES = 0, 2  # wire types
 _DEEPEST = 100  # levels of nesting; far below what Python's stack takes, far above any config
+_LONGEST_VARINT = 10  # bytes
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Body(NamedTuple):
-    """What kind of record it is, and where in its bytes the message of that kind lies."""
-
-    kind: int
-    start: int
-    end: int
+class RecordError(ValueError):
+    """The bytes are not a record as the W&B client writes them."""
 
 
-class Items(NamedTuple):
-    """The items of a config or history record.
+@cache
+def _message(name: str) -> Any:
+    """Return the class of one message of the schema; protobuf is imported when a file is read."""
+    # The package has no types of its own, and the classes made here would have none anyway.
+    from google.protobuf import (  # type: ignore[import-untyped]
+        descriptor_pb2,
+        descriptor_pool,
+        message_factory,
+    )
 
-    Attributes
-    ----------
-    paths : list of tuple of str
-        The key of each item, as a path of nested keys.
-    values : list of bytes
-        The value of each, as JSON.
-    others : list of Field
-        What else is in the record.
+    file = descriptor_pb2.FileDescriptorProto(name="step0.proto", syntax="proto3")
+    for title, parts in _SCHEMA.items():
+        message = file.message_type.add(name=title)
+        for field_name, (number, kind) in parts.items():
+            described = message.field.add(name=field_name, number=number)
+            described.label = described.LABEL_REPEATED if kind[0] == "*" else described.LABEL_OPTIONAL
+            if kind[0] == "|":
+                described.oneof_index = 0
+                message.oneof_decl or message.oneof_decl.add(name="kind")
+            bare = kind.lstrip("*|")
+            if bare in _SCHEMA:
+                described.type, described.type_name = described.TYPE_MESSAGE, f".{bare}"
+            else:
+                described.type = getattr(described, f"TYPE_{bare.upper()}")
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+
+
+def decode(data: bytes, name: str = "Record") -> Any:
+    """Return a record, or a part of one; which message a record holds says ``WhichOneof("kind")``.
+
+    Raises
+    ------
+    RecordError
+        If these bytes are not one.
     """
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-    paths: list[tuple[str, ...]]
-    values: list[bytes]
-    others: list[Field]
-
-    def add(self, data: bytes, part: Field) -> None:
-        """Read one item field by field; newer clients may give a number a field of its own type."""
-        path: list[str] = []
-        value = b""
-        for number, small, first, last in fields(data, part.start, part.end):
-            if number in (1, 2):  # key, nested_key
-                path.append(data[first:last].decode())
-            elif number in (16, 8):  # value_json, json
-                value = data[first:last]
-            elif number == 5:  # noqa: PLR2004 - integer, zigzag
-                value = b"%d" % (small >> 1 ^ -(small & 1))
-            elif number == 6:  # noqa: PLR2004 - number
-                value = repr(struct.unpack("<d", struct.pack("<Q", small))[0]).encode()
-        if not path:
-            raise WireError("an item has no key")
-        self.paths.append(tuple(path))
-        self.values.append(value)
+    try:
+        return _message(name).FromString(data)
+    except DecodeError as error:
+        raise RecordError("it is not a W&B record") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,23 +143,23 @@ class ConfigChange:
         """Change `config`; dictionaries inside it are replaced, not changed, as others may hold them."""
         for path, value in self.update.items():
             if len(path) > 1:
-                _set(config, path, value)
+                _put(config, path, value)
             elif path[0] == "_wandb" and isinstance(value, dict):  # each writer brings its part of it
                 for name, part in value.items():
-                    _set(config, (*path, name), part)
+                    _put(config, (*path, name), part)
             else:
                 config[path[0]] = value
         for path in self.remove:
             _remove(config, path)
 
 
-def _set(config: dict[str, Json], path: tuple[str, ...], value: Json) -> None:
+def _put(config: dict[str, Json], path: tuple[str, ...], value: Json) -> None:
     if len(path) == 1:
         config[path[0]] = value
         return
     below = config.get(path[0])
     inner = dict(below) if isinstance(below, dict) else {}
-    _set(inner, path[1:], value)
+    _put(inner, path[1:], value)
     config[path[0]] = inner
 
 
@@ -153,189 +190,119 @@ class RunInfo:
         """Return these facts, and `other`'s where there is none."""
         if other is None:
             return self
-        return RunInfo(
-            run_id=self.run_id or other.run_id,
-            entity=self.entity or other.entity,
-            project=self.project or other.project,
-            name=self.name or other.name,
-            group=self.group or other.group,
-            job_type=self.job_type or other.job_type,
-            tags=self.tags or other.tags,
-            started_at=self.started_at or other.started_at,
-        )
+        return RunInfo(*(getattr(self, fact.name) or getattr(other, fact.name) for fact in fields(self)))
 
 
-def body(data: bytes, *, partial: bool = False) -> Body:
-    """Return the kind of a record and where its message lies; kind 0 for a record without one.
+def run_info(run: Any) -> RunInfo:
+    """Return who a run is by its run message.
 
-    Parameters
-    ----------
-    partial : bool
-        Whether `data` is the beginning of a record only; the message may then end behind it.
+    Raises
+    ------
+    RecordError
+        If its start is not a time.
     """
-    at = 0
-    try:
-        while at < len(data):  # done for every record of a file, hence without a call a field
-            tag = data[at]
-            at += 1
-            if tag > ONE_BYTE:
-                tag, at = varint(data, at - 1)
-            if tag == _NUM:
-                while data[at] > ONE_BYTE:
-                    at += 1
-                at += 1
-                continue
-            size = data[at]
-            at += 1
-            if size > ONE_BYTE:
-                size, at = varint(data, at - 1)
-            if tag & 7 != BYTES or (at + size > len(data) and not partial):
-                raise WireError("it is no W&B record")
-            if tag >> 3 not in _BESIDE_THE_KIND:
-                return Body(tag >> 3, at, at + size)
-            at += size
-    except IndexError:
-        raise WireError("it ends inside its first fields") from None
-    return Body(0, at, at)
+    texts = {name: getattr(run, name) for name in _RUN_TEXTS}
+    started_at = _moment(run.start_time) if run.HasField("start_time") else None
+    return RunInfo(**texts, tags=tuple(run.tags), started_at=started_at)
 
 
-def run_info(data: bytes, message: Body) -> RunInfo:
-    """Return who a run is; of a record that is cut off, as far as it goes."""
-    texts: dict[str, str] = {}
-    tags: list[str] = []
-    started_at = None
-    for part in fields(data, message.start, min(message.end, len(data)), partial=message.end > len(data)):
-        if part.number in _RUN_TEXTS:
-            texts[_RUN_TEXTS[part.number]] = part.text(data)
-        elif part.number == _RUN_TAGS:
-            tags.append(part.text(data))
-        elif part.number == _RUN_START:
-            started_at = _moment(data, part)
-    return RunInfo(**texts, tags=tuple(tags), started_at=started_at)
+def first_run_info(beginning: bytes) -> RunInfo | None:
+    """Return who a run is by the beginning of its run record; None where it is not one.
+
+    The texts that name a run come first in the message. Protobuf refuses a message without its end, so
+    the last field that is there whole is looked for.
+    """
+    for number, start, end in _texts_of(beginning):
+        if number == _RUN:
+            run = beginning[start:end]
+            whole = max((last for _, _, last in _texts_of(run) if last <= len(run)), default=0)
+            return run_info(decode(run[:whole], "Run"))
+    return None
 
 
-def run_config(data: bytes, message: Body) -> ConfigChange:
-    """Return the config that a run record brings."""
-    for part in fields(data, message.start, message.end):
-        if part.number == _RUN_CONFIG:
-            return config(data, Body(CONFIG, part.start, part.end))
-    return ConfigChange()
+def config_change(config: Any) -> ConfigChange:
+    """Return what a config message changes.
+
+    Raises
+    ------
+    RecordError
+        If a value is not JSON or an item has no key.
+    """
+    items = list(config.update)
+    values = _parsed([item.value_json for item in items])
+    update = dict(zip(map(_path, items), values, strict=True))
+    return ConfigChange(update, tuple(map(_path, config.remove)))
 
 
-def config(data: bytes, message: Body) -> ConfigChange:
-    """Return what a config record changes."""
-    items = _items(data, message)
-    removed = Items([], [], [])
-    for part in items.others:
-        if part.number == _CONFIG_REMOVE:
-            removed.add(data, part)
-    update = dict(zip(items.paths, _parsed(items.values), strict=True))
-    return ConfigChange(update, tuple(removed.paths))
-
-
-def history(data: bytes, message: Body) -> dict[str, float]:
-    """Return the numbers of a history row by their names, nested keys joined with ``.``.
+def row(history: Any) -> dict[str, float]:
+    """Return the numbers of a history message by their names, nested keys joined with ``.``.
 
     NaN and infinities are kept, bare or as text. Other text, booleans, lists and media (whose parts
     carry a ``_type``) are left out.
+
+    Raises
+    ------
+    RecordError
+        If a value is not JSON or an item has no key.
     """
     values: dict[str, float] = {}
     media: list[str] = []
-    items = _items(data, message)
-    for path, raw in zip(items.paths, items.values, strict=True):
-        name = path[0] if len(path) == 1 else ".".join(path)
+    for item in history.item:
+        name = ".".join(_path(item))
+        value = item.value_json or _typed(item)
         try:
-            values[name] = float(raw)
+            values[name] = float(value)
         except ValueError:
-            if path[-1] == "_type" and len(path) > 1:
+            if name.endswith("._type") and not item.key:
                 media.append(name.removesuffix("_type"))
-            collect_numbers(name, _parsed([raw])[0], values)
+            collect_numbers(name, _parsed([value])[0], values)
     for prefix in media:
         values = {name: value for name, value in values.items() if not name.startswith(prefix)}
     return values
 
 
-def exit_code(data: bytes, message: Body) -> int:
-    """Return the exit code of an exit record; 0 where it names none."""
-    codes = [part.value for part in fields(data, message.start, message.end) if part.number == 1]
-    return codes[-1] - (codes[-1] >> 63 << 64) if codes else 0  # negative ones are two's complements
-
-
-def environment(data: bytes, message: Body) -> ConfigChange:
+def environment(message: Any) -> ConfigChange:
     """Return where the run runs, as the part of the config that W&B's server makes of it.
 
     Newer clients leave ``_wandb.e`` to the server and write this record instead. Only what tells one
     image from another is read: image, commit, GPUs and versions.
     """
-    facts: dict[str, Json] = {}
-    writer = ""
-    for part in fields(data, message.start, message.end):
-        if part.number in _ENVIRONMENT_TEXTS:
-            facts[_ENVIRONMENT_TEXTS[part.number]] = part.text(data)
-        elif part.number == _GPU_COUNT:
-            facts["gpu_count"] = part.value
-        elif part.number == _GIT:
-            commits = [sub.text(data) for sub in fields(data, part.start, part.end) if sub.number == _COMMIT]
-            facts["git"] = {"commit": commits[-1] if commits else ""}
-        elif part.number == _WRITER:
-            writer = part.text(data)
-    return ConfigChange({("_wandb", "e", writer): facts} if facts else {})
+    facts: dict[str, Json] = {
+        described.name: getattr(message, described.name)
+        for described, _ in message.ListFields()
+        if described.name not in ("git", "writer_id")
+    }
+    if message.HasField("git"):
+        facts["git"] = {"commit": message.git.commit}
+    return ConfigChange({("_wandb", "e", message.writer_id): facts} if facts else {})
 
 
-def _items(data: bytes, message: Body) -> Items:
-    """Return the items of a config or history record, its repeated field 1.
-
-    Nearly all items have one key and a value of less than 128 bytes. They are read in place, ten times
-    as fast as field by field; a run can have more than a thousand of them.
-    """
-    items = Items([], [], [])
-    add_path, add_value = items.paths.append, items.values.append
-    _, at, end = message
-    while at < end:
-        if at + 4 < end and data[at] == _ITEM_TAG and data[at + 2] in _KEY_TAGS:
-            size = data[at + 1]
-            stop = at + 2 + size
-            value = at + 4 + data[at + 3]
-            if (
-                value + 2 < stop <= end
-                and size <= ONE_BYTE
-                and data[value : value + 2] == _VALUE_TAG
-                and data[value + 2] == stop - value - 3
-            ):
-                add_path(_path(data[at + 4 : value]))
-                add_value(data[value + 3 : stop])
-                at = stop
-                continue
-        part = next(fields(data, at, end))
-        if part.number == 1:
-            items.add(data, part)
-        else:
-            items.others.append(part)
-        at = part.end
-    return items
+def _path(item: Any) -> tuple[str, ...]:
+    key = item.key
+    path = (key,) if key else tuple(item.nested_key)
+    if not path:
+        raise RecordError("an item has no key")
+    return path
 
 
-@lru_cache(maxsize=1 << 14)  # the runs of a project have the same few hundred names
-def _path(key: bytes) -> tuple[str, ...]:
-    return (key.decode(),)
+def _typed(item: Any) -> str:
+    """Return the value of an item in a field of its own type, which newer clients may use."""
+    kind = item.WhichOneof("kind")
+    return str(getattr(item, kind)) if kind else ""
 
 
-def _parsed(values: list[bytes]) -> list[Json]:
+def _parsed(values: list[str]) -> list[Json]:
     """Return what the values say; one call of the parser for all is several times as fast."""
-    parsed = _parse(b"[" + b",".join(value or b"null" for value in values) + b"]")
-    if not isinstance(parsed, list) or len(parsed) != len(values):
-        raise WireError("a value is not JSON")
-    return parsed
-
-
-def _parse(raw: bytes) -> Json:
+    text = f"[{','.join(value or 'null' for value in values)}]"
     try:
-        value: Json = json.loads(raw.decode())
+        parsed = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise WireError("a value is not JSON") from error
-    if raw.count(b"[") + raw.count(b"{") > _DEEPEST and _is_deeper(value, _DEEPEST):
-        raise WireError("a value is nested too deeply")
-    return value
+        raise RecordError("a value is not JSON") from error
+    if not isinstance(parsed, list) or len(parsed) != len(values):
+        raise RecordError("a value is not JSON")
+    if text.count("[") + text.count("{") > _DEEPEST and _is_deeper(parsed, _DEEPEST):
+        raise RecordError("a value is nested too deeply")
+    return parsed
 
 
 def _is_deeper(value: Json, limit: int) -> bool:
@@ -350,14 +317,35 @@ def _is_deeper(value: Json, limit: int) -> bool:
     return bool(level)
 
 
-def _moment(data: bytes, part: Field) -> datetime:
-    seconds = nanos = 0
-    for unit in fields(data, part.start, part.end):
-        if unit.number == 1:
-            seconds = unit.value
-        elif unit.number == 2:  # noqa: PLR2004 - Timestamp.nanos
-            nanos = unit.value
+def _moment(time: Any) -> datetime:
     try:
-        return _EPOCH + timedelta(seconds=seconds, microseconds=nanos // 1000)
+        return _EPOCH + timedelta(seconds=time.seconds, microseconds=time.nanos // 1000)
     except OverflowError as error:
-        raise WireError("a time is out of range") from error
+        raise RecordError("a time is out of range") from error
+
+
+def _texts_of(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yield number, start and end of the texts and messages that `data` begins with, the last maybe cut."""
+    at = 0
+    try:
+        while at < len(data):
+            tag, at = _varint(data, at)
+            size, at = _varint(data, at)
+            if tag & 7 == _BYTES:
+                yield tag >> 3, at, at + size
+                at += size
+            elif tag & 7 != _VARINT:
+                return
+    except IndexError:
+        return
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number of variable length at a place, and where it ends."""
+    value = 0
+    for place in range(_LONGEST_VARINT):
+        byte = data[at + place]
+        value |= (byte & 0x7F) << 7 * place
+        if byte <= 0x7F:  # noqa: PLR2004 - the highest bit says that more follows
+            return value, at + place + 1
+    raise IndexError

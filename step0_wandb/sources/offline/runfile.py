@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -295,19 +295,23 @@ class RunFile:
     def _take(self, record: Record, lookout: Lookout) -> None:
         data = record.data
         try:
-            message = messages.body(data)
-            if message.kind == messages.HISTORY:
+            content = messages.decode(data)
+            kind = content.WhichOneof("kind")
+            if kind == "history":
                 self.begun = True
                 if any(needle in data for needle in lookout.needles):
-                    self._take_row(record, messages.history(data, message), lookout.finder)
-            elif message.kind in _CONFIG_OF:
-                self._change(_CONFIG_OF[message.kind](data, message))
-                if message.kind == messages.RUN:
-                    self.info = messages.run_info(data, message).or_else(self.info)
-            elif message.kind == messages.EXIT:
-                self._end(messages.exit_code(data, message))
-        except ValueError:  # its checksum is right: what wrote it is no W&B client that we know
-            self._damage.append(Damage(record.offset, record.offset + len(data), "it is no W&B record"))
+                    self._take_row(record, messages.row(content.history), lookout.finder)
+            elif kind == "run":
+                self._change(messages.config_change(content.run.config))
+                self.info = messages.run_info(content.run).or_else(self.info)
+            elif kind == "config":
+                self._change(messages.config_change(content.config))
+            elif kind == "environment":
+                self._change(messages.environment(content.environment))
+            elif kind == "exit":
+                self._end(content.exit.exit_code)
+        except messages.RecordError:  # its checksum is right: no W&B client that we know wrote it
+            self._damage.append(Damage(record.offset, record.offset + len(data), "it is not a W&B record"))
 
     def _take_row(self, record: Record, values: Mapping[str, float], finder: Step0Finder) -> None:
         if not finder.wants(values):
@@ -322,12 +326,11 @@ class RunFile:
     def _take_end(self, record: Record) -> None:
         if messages.EXIT_TAG not in record.data:
             return
-        try:
-            message = messages.body(record.data)
-            if message.kind == messages.EXIT:
-                self._end(messages.exit_code(record.data, message))
-        except ValueError:  # damage is told by the reading of the whole file, where that comes to it
-            return
+        # Damage is told by the reading of the whole file, where that comes to it.
+        with suppress(messages.RecordError):
+            content = messages.decode(record.data)
+            if content.WhichOneof("kind") == "exit":
+                self._end(content.exit.exit_code)
 
     def _end(self, code: int) -> None:
         self.begun = True
@@ -356,13 +359,6 @@ class RunFile:
             yield read
 
 
-_CONFIG_OF = {
-    messages.RUN: messages.run_config,
-    messages.CONFIG: messages.config,
-    messages.ENVIRONMENT: messages.environment,
-}
-
-
 def was_written_to(path: str, row: HistoryRow) -> bool:
     """Return whether a row was read from the file of this path, without links."""
     return row.order >> _PLACE_BITS == _number_of(path)
@@ -377,11 +373,8 @@ def _first_info(head: bytes) -> RunInfo | None:
     for frame in LogReader(lambda at, size: head[at : at + size], len(head)).frames():
         if isinstance(frame, Damage) or frame.kind not in (FULL, FIRST):
             continue
-        try:
-            message = messages.body(frame.data, partial=frame.kind == FIRST)
-            info = messages.run_info(frame.data, message) if message.kind == messages.RUN else None
-        except ValueError:  # damage, which the reading in turns comes to and tells
-            continue
-        if info and info.run_id:
-            return info
+        with suppress(messages.RecordError):  # damage, which the reading in turns comes to and tells
+            info = messages.first_run_info(frame.data)
+            if info and info.run_id:
+                return info
     return None

@@ -1,40 +1,51 @@
 import json
 import math
-import struct
 from datetime import UTC, datetime
 
 import pytest
 from wandb.proto import wandb_internal_pb2 as pb
 
 from step0_wandb.sources.offline import messages
-from step0_wandb.sources.offline.messages import ConfigChange, RunInfo
-from step0_wandb.sources.offline.wire import WireError, fields, varint
+from step0_wandb.sources.offline.messages import ConfigChange, RecordError, RunInfo, decode
 from tests.support.runs import config_record, exit_record, filler_record, history_record, run_record
 
 
-def message_of(data, kind):
-    message = messages.body(data)
-    assert message.kind == kind
-    return message
-
-
 def history(data):
-    return messages.history(data, message_of(data, messages.HISTORY))
+    return messages.row(decode(data).history)
 
 
 def config(data):
-    return messages.config(data, message_of(data, messages.CONFIG))
+    return messages.config_change(decode(data).config)
 
 
 def test_the_kind_of_a_record_is_the_clients():
     kinds = {
-        messages.RUN: run_record("abc"),
-        messages.CONFIG: config_record({("lr",): 1}),
-        messages.HISTORY: history_record({"loss": 1.0}),
-        messages.EXIT: exit_record(3),
-        pb.Record.OUTPUT_RAW_FIELD_NUMBER: filler_record(300),
+        "run": run_record("abc"),
+        "config": config_record({("lr",): 1}),
+        "history": history_record({"loss": 1.0}),
+        "exit": exit_record(3),
+        "environment": pb.Record(environment={"docker": "img"}).SerializeToString(),
+        None: filler_record(300),
     }
-    assert [messages.body(data).kind for data in kinds.values()] == list(kinds)
+    assert [decode(data).WhichOneof("kind") for data in kinds.values()] == list(kinds)
+
+
+def test_every_field_of_the_schema_is_the_clients():
+    ours = {"gpu": "gpu_type", "cudaVersion": "cuda_version", "group": "run_group", "name": "display_name"}
+    titles = {"History": "HistoryRecord", "Config": "ConfigRecord", "Item": "HistoryItem", "Run": "RunRecord"}
+    titles |= {"Exit": "RunExitRecord", "Environment": "EnvironmentRecord", "Git": "GitRepoRecord"}
+    for title, fields in messages._SCHEMA.items():
+        if title == "Timestamp":
+            continue
+        theirs = getattr(pb, titles.get(title, title)).DESCRIPTOR.fields_by_name
+        mine = messages._message(title).DESCRIPTOR.fields_by_name
+        for name in fields:
+            other = theirs[ours.get(name, name)]
+            assert (mine[name].number, mine[name].type, mine[name].is_repeated) == (
+                other.number,
+                other.type,
+                other.is_repeated,
+            ), f"{title}.{name}"
 
 
 def test_what_surrounds_a_message_is_passed_over_in_any_order():
@@ -47,18 +58,16 @@ def test_what_surrounds_a_message_is_passed_over_in_any_order():
         record.SerializeToString() + surroundings.SerializeToString(),
         surroundings.SerializeToString() + record.SerializeToString(),
     ):
-        assert messages.exit_code(data, message_of(data, messages.EXIT)) == 7
+        assert decode(data).exit.exit_code == 7
 
 
 def test_a_record_of_no_kind_has_none():
-    assert messages.body(pb.Record(num=1).SerializeToString()).kind == 0
-    assert messages.body(b"").kind == 0
+    assert decode(pb.Record(num=1).SerializeToString()).WhichOneof("kind") is None
+    assert decode(b"").WhichOneof("kind") is None
 
 
 def test_exit_codes_may_be_negative():
-    for code in (0, 1, 255, -2):
-        data = exit_record(code)
-        assert messages.exit_code(data, message_of(data, messages.EXIT)) == code
+    assert [decode(exit_record(code)).exit.exit_code for code in (0, 1, 255, -2)] == [0, 1, 255, -2]
 
 
 def test_a_run_record_says_who_the_run_is():
@@ -72,8 +81,8 @@ def test_a_run_record_says_who_the_run_is():
         started=1767225601,
         notes="n" * 500,
     )
-    message = message_of(data, messages.RUN)
-    assert messages.run_info(data, message) == RunInfo(
+    run = decode(data).run
+    assert messages.run_info(run) == RunInfo(
         run_id="7236206980.67167-f40a17dc",
         entity="team",
         project="project",
@@ -83,16 +92,23 @@ def test_a_run_record_says_who_the_run_is():
         tags=("a", "b"),
         started_at=datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC),
     )
-    assert messages.run_config(data, message).update == {("lr",): 0.1}
+    assert messages.config_change(run.config).update == {("lr",): 0.1}
 
 
-def test_the_beginning_of_a_run_record_names_the_run():
+@pytest.mark.parametrize("length", [9000, 40, 10**6])
+def test_the_beginning_of_a_run_record_names_the_run(length):
     data = run_record("abc", {f"key{number}": "x" * 100 for number in range(500)})
-    message = messages.body(data[:9000], partial=True)
-    info = messages.run_info(data[:9000], message)
+    info = messages.first_run_info(data[:length])
     assert (info.entity, info.project, info.run_id) == ("team", "project", "abc")
-    with pytest.raises(WireError):
-        messages.body(data[:9000])
+    with pytest.raises(RecordError):
+        decode(data[:9000])
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x08", b"\x08\xff", b"\x8a", b"\x8a\x01", b"\xff" * 20, history_record({"a": 1})]
+)
+def test_the_beginning_of_another_record_names_no_run(data):
+    assert messages.first_run_info(data) is None
 
 
 def test_facts_are_filled_from_another_record():
@@ -201,7 +217,7 @@ def test_the_environment_becomes_what_the_server_makes_of_it():
     record.environment.args.append("--wandb-key=abc")
     record.environment.writer_id = "w1"
     data = record.SerializeToString()
-    change = messages.environment(data, message_of(data, messages.ENVIRONMENT))
+    change = messages.environment(decode(data).environment)
     assert change.update == {
         ("_wandb", "e", "w1"): {
             "docker": "registry/miles:1",
@@ -220,7 +236,7 @@ def test_values_that_are_no_json_or_nested_without_end_are_refused(value):
     record = pb.Record()
     record.config.update.add(key="sane", value_json="1")
     record.config.update.add(key="odd", value_json=value)
-    with pytest.raises(WireError):
+    with pytest.raises(RecordError):
         config(record.SerializeToString())
 
 
@@ -228,7 +244,7 @@ def test_values_that_only_together_look_like_json_are_refused():
     record = pb.Record()
     for value in ("[1", "2]", "3"):
         record.config.update.add(key="odd", value_json=value)
-    with pytest.raises(WireError):
+    with pytest.raises(RecordError):
         config(record.SerializeToString())
 
 
@@ -240,7 +256,7 @@ def test_the_start_is_known_to_the_microsecond():
     record = pb.Record()
     record.run.start_time.FromMicroseconds(1767225600_987655)
     data = record.SerializeToString()
-    started_at = messages.run_info(data, message_of(data, messages.RUN)).started_at
+    started_at = messages.run_info(decode(data).run).started_at
     assert started_at == datetime(2026, 1, 1, 0, 0, 0, 987655, tzinfo=UTC)
 
 
@@ -248,42 +264,30 @@ def test_the_start_is_known_to_the_microsecond():
     "data", [b"\x08", b"\x08\xff", b"\x92", b"\x92\x01", b"\x12\x05abc", b"\x0d\x00\x00"]
 )
 def test_the_beginning_of_a_record_alone_is_refused(data):
-    with pytest.raises(WireError):
-        messages.body(data)
+    with pytest.raises(RecordError):
+        decode(data)
 
 
 def test_a_time_beyond_the_calendar_is_refused():
     data = run_record("abc", started=2**62)
-    with pytest.raises(WireError, match="time"):
-        messages.run_info(data, message_of(data, messages.RUN))
-
-
-def test_every_wire_type_in_use_is_passed_over():
-    data = b"\x08\xac\x02" + b"\x11" + struct.pack("<d", 0.5) + b"\x1a\x02hi" + b"\x25" + struct.pack("<I", 9)
-    found = list(fields(data, 0, len(data)))
-    assert [(part.number, part.value) for part in found] == [
-        (1, 300),
-        (2, struct.unpack("<Q", struct.pack("<d", 0.5))[0]),
-        (3, 0),
-        (4, 9),
-    ]
-    assert found[2].text(data) == "hi"
+    with pytest.raises(RecordError, match="time"):
+        messages.run_info(decode(data).run)
 
 
 @pytest.mark.parametrize("data", [b"\x0b", b"\x0a\x05ab", b"\x80" * 12, b"\x11\x00", b"\x08"])
-def test_bytes_that_are_no_message_are_refused(data):
-    with pytest.raises(WireError):
-        list(fields(data, 0, len(data)))
+def test_bytes_that_are_not_a_message_are_refused(data):
+    with pytest.raises(RecordError):
+        decode(data)
 
 
-def test_a_varint_has_at_most_ten_bytes():
-    assert varint(b"\xff" * 9 + b"\x01", 0).value == 2**64 - 1
-    with pytest.raises(WireError):
-        varint(b"\xff" * 11, 0)
+def test_text_that_is_not_utf_8_costs_its_record():
+    data = run_record("abc").replace(b"abc", b"a\xffc")
+    with pytest.raises(RecordError):
+        decode(data)
 
 
 def test_an_item_without_a_key_is_refused():
     record = pb.Record()
     record.history.item.add(value_json=json.dumps(1))
-    with pytest.raises(WireError, match="no key"):
+    with pytest.raises(RecordError, match="no key"):
         history(record.SerializeToString())
