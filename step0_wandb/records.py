@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from datetime import datetime  # noqa: TC003 - pydantic reads it where a range has travelled
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from itertools import islice
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
+Item = TypeVar("Item")
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 """What a W&B config can hold."""
 
@@ -49,6 +51,19 @@ def run_key(entity: str, project: str, run_id: str, policy: str | None = None) -
     One policy of a run that trains several is ``entity/project/run_id#policy``.
     """
     return f"{entity or '_'}/{project or '_'}/{run_id}" + (f"#{policy}" if policy else "")
+
+
+def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Yield items in lists of `size`, the last one shorter.
+
+    Examples
+    --------
+    >>> list(chunks("abcde", 2))
+    [['a', 'b'], ['c', 'd'], ['e']]
+    """
+    iterator = iter(items)
+    while some := list(islice(iterator, size)):
+        yield some
 
 
 @dataclass(frozen=True, slots=True)

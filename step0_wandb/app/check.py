@@ -89,7 +89,7 @@ def _run_of(text: str, finder: Step0Finder, job: Job) -> OneRun:
         (pulled,) = pull(store, [text], finder, job.context())
         if pulled.failure:
             raise pulled.failure
-        records = list(store.records())
+        records = list(store.runs.records())
     if len(records) > 1:
         names = ", ".join(record.run_id for record in records[:3])
         raise UsageError(
@@ -163,8 +163,8 @@ def basis_of(record: RunRecord, job: Job) -> Basis:
         return Basis(ranges=left.ranges, labels=left.labels, said=left.said)
     with Store.open(NOWHERE, mode="copy") as store:
         failure = read_into(store, f"wandb:{project}", job).failure
-        store.follow_tags(now=job.clock())
-        frame = store.frame()
+        store.people.follow_tags(now=job.clock())
+        frame = store.runs.frame()
     if failure is not None:
         return Basis(said=f"no ranges: {failure.message}")
     return Basis(frame, said=f"ranges: {project}, just read, {count(len(frame), 'run')}")
@@ -207,7 +207,7 @@ def _stored(loaded: Loaded) -> pd.DataFrame | None:
     if not store_exists(loaded.store):
         return None
     with Store.open(loaded.store, mode="read") as store:
-        return store.frame()
+        return store.runs.frame()
 
 
 def _beside(row: pd.DataFrame, stored: pd.DataFrame | None) -> pd.DataFrame:
@@ -237,7 +237,7 @@ def explain_run(text: str, job: Job) -> Explanation:
     profiles = profiles_of(job.loaded)
     with Store.open(job.loaded.store, mode="read") as store:
         key = find_run(store, text)
-        judged = store.judged()
+        judged = store.verdicts.runs()
         run = next(run for run in judged if run.run == key)
         found = Explainer(judged, store, profiles).explain(run)
         return Installed(store, Step0Finder(profiles), job.context()).explained(found)
@@ -251,7 +251,7 @@ def find_run(store: Store, text: str) -> str:
     UsageError
         The store has no such run, or several.
     """
-    keys = store.find_runs(text)
+    keys = store.runs.find(text)
     if len(keys) == 1:
         return keys[0]
     if keys:

@@ -135,9 +135,9 @@ class Checkup:
                 yield Finding("store", "ok", f"none yet at {path}: the first sync makes it")
                 return
             with Store.open(path, mode="read") as store:
-                runs = count(sum(store.counts().values()), "run")
+                runs = count(sum(store.verdicts.counts().values()), "run")
                 yield Finding("store", "ok", f"{path}, schema version {store.version}, {runs} judged")
-                for source in store.sources():
+                for source in store.sources.states():
                     what = f"{count(source.runs, 'run')}, read last {when(source.read_at)}"
                     yield Finding(f"last sync of {source.source}", "ok", what)
                 yield from _waiting(store, self.context.clock())
@@ -176,6 +176,6 @@ def _waiting(store: Store, now: datetime) -> Iterator[Finding]:
         yield Finding(f"unsent alert ({queued.message.channel})", "warn", what)
     if not waiting:
         yield Finding("unsent alerts", "ok", "none")
-    for mute in store.mutes().values():
+    for mute in store.people.mutes().values():
         if mute.until > now:
             yield Finding("muted", "ok", f"{mute.setup} until {when(mute.until)}, by {mute.who}")

@@ -182,8 +182,8 @@ class Gate:
         if not store_exists(path):
             return None
         with Store.open(path, mode="read") as store:
-            keys = store.find_runs(text)
-            record = store.record(keys[0]) if len(keys) == 1 else None
+            keys = store.runs.find(text)
+            record = store.runs.record(keys[0]) if len(keys) == 1 else None
         return record.key if record and record.url else None
 
     def _newest_of(self, project: RemoteAddress, newest: Newest) -> _Found:
@@ -225,7 +225,7 @@ class Gate:
         before = path.resolve()
         with Store.open(NOWHERE, mode="copy") as store:
             self._read(store, replace(address, path=before), self._finder)
-            records = list(store.records())
+            records = list(store.runs.records())
         if records and not any(record.alive for record in records):
             self._patience.told(_EARLIER.format(path))
             while path.resolve() == before:
@@ -244,7 +244,7 @@ class Gate:
         with Store.open(NOWHERE, mode="copy") as store:
             while True:
                 why_not = self._read(store, address, self._finder)
-                records = list(store.records())
+                records = list(store.runs.records())
                 if newest is not None and over is None:
                     over = self._over_among(records, newest)
                 record = _the_run([run for run in records if run.key not in (over or ())], address, newest)
@@ -301,7 +301,7 @@ class Gate:
         """Return a run with what it has logged meanwhile."""
         if isinstance(source, Store):
             self._read(source, address, finder)
-            return source.record(record.key) or record
+            return source.runs.record(record.key) or record
         rows = self._ask(source.read) or ()
         return replace(record, rows=(*record.rows, *rows), state=source.state or record.state)
 

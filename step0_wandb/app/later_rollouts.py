@@ -55,12 +55,12 @@ def follow(store: Store, finder: RolloutFinder, context: Context, *, since: date
     """
     from step0_wandb.step0.rollouts import judge_later
 
-    kept: dict[str, Any] = dict(cast("Mapping[str, Any]", store.meta(NOTE) or {}))
+    kept: dict[str, Any] = dict(cast("Mapping[str, Any]", store.notes.get(NOTE) or {}))
     before = dict(kept)
     problems = []
     paths = _paths(store)
-    for key in _due(store.frame(), kept, since):
-        record = store.record(key)
+    for key in _due(store.runs.frame(), kept, since):
+        record = store.runs.record(key)
         if record is None:
             continue
         try:
@@ -71,9 +71,9 @@ def follow(store: Store, finder: RolloutFinder, context: Context, *, since: date
         kept[key] = {"open": record.state in ALIVE, "answers": _columns(later)}
     if kept != before:
         with store.transaction():
-            store.set_meta(NOTE, kept)
+            store.notes.put(NOTE, kept)
             if _answers(kept) != _answers(before):
-                store.mark_stale()
+                store.notes.mark_stale()
     return tuple(problems)
 
 
@@ -81,7 +81,7 @@ def joined(store: Store, runs: pd.DataFrame) -> pd.DataFrame:
     """Return the runs with the answers that the store keeps, as columns."""
     import pandas as pd
 
-    answers = _answers(cast("Mapping[str, Any]", store.meta(NOTE) or {}))
+    answers = _answers(cast("Mapping[str, Any]", store.notes.get(NOTE) or {}))
     if not answers:
         return runs
     columns = pd.DataFrame([answers.get(key, {}) for key in runs["run"]], index=runs.index)
@@ -116,8 +116,8 @@ def _read(record: RunRecord, path: str | None, finder: RolloutFinder, context: C
 
 def _paths(store: Store) -> dict[str, str]:
     """Return one file of each run that was read from disk, by key."""
-    names = [state.source for state in store.sources() if state.source.startswith("file:")]
-    marks = (mark for name in names for mark in store.memory(name).marks.values())
+    names = [state.source for state in store.sources.states() if state.source.startswith("file:")]
+    marks = (mark for name in names for mark in store.sources.memory(name).marks.values())
     return {mark.run: mark.path for mark in marks if mark.run}
 
 

@@ -85,7 +85,7 @@ def load_runs(
     job = job_of(store=store)
     origin = Origin(store=str(job.loaded.store)) if source is None else _read(str(source), job)
     with _open(origin) as opened:
-        frame = opened.frame(config=config, metrics=metrics)
+        frame = opened.runs.frame(config=config, metrics=metrics)
     frame["exact_failed"] = exact_failed(frame)
     frame.attrs[ORIGIN] = origin
     return frame
@@ -115,7 +115,7 @@ def explain(verdicts: pd.DataFrame, run: str) -> Explanation:
     job = job_of()
     profiles, settings = profiles_of(job.loaded), job.loaded.settings.ranges
     with _open(frame.attrs.get(ORIGIN)) as store:
-        every = _changed(store.frame(), frame)
+        every = _changed(store.runs.frame(), frame)
         judged = judged_runs(weigh(every, alpha=settings.alpha, broken_ratio=settings.broken_ratio))
         this = next((item for item in judged if item.run == key), None)
         if this is None:

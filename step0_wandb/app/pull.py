@@ -106,7 +106,7 @@ class _Pull:
     def pages(self) -> Iterator[SourcePage]:
         """Return the source's pages; what the store remembers is looked up before the first."""
         self._begin = time.monotonic()
-        return self._source.read(self._store.memory(self._source.name)) if self._source else iter(())
+        return self._source.read(self._store.sources.memory(self._source.name)) if self._source else iter(())
 
     def store(self, page: SourcePage) -> None:
         """Store one page, with where reading goes on after it."""
@@ -115,13 +115,13 @@ class _Pull:
         name, now = self._source.name, self._context.clock()
         items = [(reading, self._finder.facts(reading.record)) for reading in page.readings]
         with self._store.transaction():
-            self._new += len(self._store.save_readings(name, items, now=now))
-            self._store.update_runs(page.updates)
-            self._store.mark_deleted(page.deleted, now=now)
-            self._store.hear(page.heartbeats)
-            self._store.save_marks(name, page.marks)
+            self._new += len(self._store.sources.save_readings(name, items, now=now))
+            self._store.runs.update(page.updates)
+            self._store.runs.mark_deleted(page.deleted, now=now)
+            self._store.runs.save_heartbeats(page.heartbeats)
+            self._store.sources.save_marks(name, page.marks)
             if page.cursor:
-                self._store.save_cursor(name, dict(page.cursor))
+                self._store.sources.save_cursor(name, dict(page.cursor))
         self._read += len(page.readings)
         self._problems += [problem for reading in page.readings for problem in reading.problems]
         self._problems += page.problems

@@ -200,18 +200,18 @@ def run_sync(job: Job) -> SyncResult:
         pulled = _read_all(store, texts, job, context)
         unread = [part.result.source for part in pulled if part.failure]
         ready = write_back.restore(store, wanted, context, unread=unread)
-        store.end_mutes(now=job.clock())
+        store.people.end_mutes(now=job.clock())
         unfollowed = _follow(store, job, context)
-        news = store.stale
+        news = store.notes.stale
         changed = judge_store(store, job.loaded, context) if news else ()
         alerts = alerting.deliver(store, job.loaded, context, dry_run=job.dry_run)
         published = write_back.publish(store, ready, context, dry_run=job.dry_run)
         page = _page(store, job, news=news)
         return SyncResult(
             sources=tuple(part.result for part in pulled),
-            counts=store.counts(),
-            changed=tuple(store.judged(keys=changed)) if changed else (),
-            setups=tuple(store.setups()),
+            counts=store.verdicts.counts(),
+            changed=tuple(store.verdicts.runs(keys=changed)) if changed else (),
+            setups=tuple(store.verdicts.ranges()),
             problems=(
                 *(problem for part in pulled for problem in part.problems),
                 *unfollowed,
@@ -236,7 +236,7 @@ def _read_all(store: Store, texts: Sequence[str], job: Job, context: Context) ->
     finder = Step0Finder(profiles_of(job.loaded))
     _refresh(store, finder, job)
     pulled = pull(store, texts, finder, context)
-    store.follow_tags(now=job.clock())
+    store.people.follow_tags(now=job.clock())
     failures = [part.failure for part in pulled if part.failure]
     if len(failures) == len(pulled):
         raise failures[0]
@@ -267,7 +267,7 @@ def judge_store(store: Store, loaded: Loaded, context: Context) -> tuple[str, ..
     from step0_wandb.verdicts.judge import judged_runs, setup_ranges, weigh
 
     settings, profiles = loaded.settings.ranges, profiles_of(loaded)
-    runs = store.frame(config=keys_of(profiles))
+    runs = store.runs.frame(config=keys_of(profiles))
     if loaded.settings.checks.every_rollout:
         runs = later_rollouts.joined(store, runs)
     result = weigh(runs, alpha=settings.alpha, broken_ratio=settings.broken_ratio)
@@ -276,7 +276,7 @@ def judge_store(store: Store, loaded: Loaded, context: Context) -> tuple[str, ..
     on_disk = installed.beside_files
     setups = with_what_changed(setup_ranges(result), result, store, packages=partial(compared, on_disk))
     with store.transaction():
-        changed = store.save_judged(judged, setups, now=context.clock())
+        changed = store.verdicts.save(judged, setups, now=context.clock())
         kept.save_coverage(store, coverage(judged))
         kept.save_goodness(store, goodness_rows(fitness_table(result.model)))
         kept.save_weight_checks(store, weight_log(store, profiles, runs, installed=on_disk))
@@ -295,18 +295,18 @@ def _mismatched(store: Store, changed: Sequence[str]) -> tuple[str, ...]:
 def _refresh(store: Store, finder: Step0Finder, job: Job) -> None:
     """Bring stored facts up to the profiles and settings of now; what that changes makes the store stale."""
     profiles = finder.profiles.fingerprint
-    if store.meta("profiles") != profiles:
+    if store.notes.get("profiles") != profiles:
         with store.transaction():
-            store.save_facts([(record.key, finder.facts(record)) for record in store.records()])
-            store.forget_marks(status="no-step0")
-            store.mark_stale()
-            store.set_meta("profiles", profiles)
+            store.runs.save_facts([(record.key, finder.facts(record)) for record in store.runs.records()])
+            store.sources.forget_marks(status="no-step0")
+            store.notes.mark_stale()
+            store.notes.put("profiles", profiles)
     settings = job.loaded.settings
     judging = settings.ranges.model_dump_json() + settings.checks.model_dump_json()
-    if store.meta("judging") != judging:
+    if store.notes.get("judging") != judging:
         with store.transaction():
-            store.mark_stale()
-            store.set_meta("judging", judging)
+            store.notes.mark_stale()
+            store.notes.put("judging", judging)
 
 
 def _page(store: Store, job: Job, *, news: bool) -> Path | None:
@@ -324,15 +324,15 @@ def write_page_of(store: Store, path: Path, profiles: Profiles) -> None:
     """Write the HTML page from the store alone."""
     from step0_wandb.publish.html.page import Beside, render_page, write_page
 
-    judged = store.judged()
-    changed = store.meta("changed_at")
+    judged = store.verdicts.runs()
+    changed = store.notes.get("changed_at")
     as_of = datetime.fromisoformat(changed) if isinstance(changed, str) else None
     beside = Beside(
         kept.load_weight_checks(store),
         fits=[str(fit) for fit in kept.load_goodness(store)],
         findings=_findings(judged, store, profiles),
     )
-    html = render_page(judged, store.setups(), title="Step-0 health", as_of=as_of, beside=beside)
+    html = render_page(judged, store.verdicts.ranges(), title="Step-0 health", as_of=as_of, beside=beside)
     write_page(path, html)
 
 

@@ -48,7 +48,7 @@ def _compared_runs(store: Store, profiles: Profiles, runs: pd.DataFrame) -> Iter
         created = created_at.to_pydatetime() if _is(created_at) else None
         if _is(profile):
             yield ComparedRun(run, state, created, profile, logged=True, config=known)
-        elif profiles.comparing(known) and (record := store.record(run)):
+        elif profiles.comparing(known) and (record := store.runs.record(run)):
             # Rows without a metric are those of its first rollout, which begins after the comparison.
             yield ComparedRun(run, state, created, None, logged=bool(record.rows), config=record.config)
 

@@ -56,9 +56,9 @@ def label(
         if session.dry_run:
             output.tell(f"would label {key}: {word.value if word else 'cleared'}")
         elif word and why:
-            store.label(Label(key, word.value, why, getpass.getuser(), session.clock()))
+            store.people.save(Label(key, word.value, why, getpass.getuser(), session.clock()))
             output.tell(f"{key} is labeled {word.value}; the next sync judges by it")
-        elif not store.retract(Retraction("label", key, session.clock())):
+        elif not store.people.retract(Retraction("label", key, session.clock())):
             output.tell(f"{key} had no label from the shell; a tag is taken off in W&B")
         else:
             output.tell(f"the label of {key} is taken back; the next sync judges without it")
@@ -86,7 +86,7 @@ def accept(
         if session.dry_run:
             output.tell(f"would accept {clean(name)}")
             return
-        store.accept(Accept(name, why, getpass.getuser(), session.clock()))
+        store.people.save(Accept(name, why, getpass.getuser(), session.clock()))
     output.tell(f"{clean(name)} is accepted; the next sync judges by it")
 
 
@@ -98,7 +98,7 @@ def find_setup(store: Store, text: str) -> str:
     UsageError
         The store has no such setup, or several.
     """
-    names, said = [item.setup for item in store.setups()], text.lower()
+    names, said = [item.setup for item in store.verdicts.ranges()], text.lower()
     hits = (
         [name for name in names if name == text]
         or [name for name in names if name.lower().partition(" · ")[2] == said]  # all but the profile

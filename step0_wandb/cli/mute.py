@@ -51,14 +51,14 @@ def mute(
         if session.dry_run:
             output.tell(f"would mute {name} until {when(end)}")
             return
-        store.mute(Mute(name, end, getpass.getuser(), now))
+        store.people.save(Mute(name, end, getpass.getuser(), now))
     output.tell(f"{name} is muted until {when(end)}: no alerts, its verdicts go on")
 
 
 def _clear(store: Store, word: Retraction, *, dry_run: bool) -> None:
     if dry_run:
         output.tell(f"would let {word.name} be heard again")
-    elif store.retract(word):
+    elif store.people.retract(word):
         output.tell(f"{word.name} is heard again from the next sync on")
     else:
         output.tell(f"{word.name} was not muted")

@@ -35,7 +35,7 @@ def ranges(
     from step0_wandb.store.kept import load_goodness
 
     with session.open_store() as store:
-        found = [item for item in store.setups() if not setup or setup.lower() in item.setup.lower()]
+        found = [item for item in store.verdicts.ranges() if not setup or setup.lower() in item.setup.lower()]
         metrics = {item.gap_metric for item in found}
         fits = [fit for fit in load_goodness(store) if fit.gap_metric in metrics]
     if session.as_json:

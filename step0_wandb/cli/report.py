@@ -68,7 +68,7 @@ def _publish(session: Session, project: str | None) -> Published:
 
     loaded, context = session.loaded, session.job().context()
     with session.open_store() as store:  # one that is not there is not made
-        texts = loaded.sources or tuple(item.source for item in store.sources())
+        texts = loaded.sources or tuple(item.source for item in store.sources.states())
     wanted = shown_in(targets(texts, loaded), project, travels=loaded.settings.report.state)
     with Store.open(loaded.store, mode="copy" if session.dry_run else "write") as store:
         ready = write_back.restore(store, wanted, context)

@@ -43,7 +43,7 @@ def runs(
         raise UsageError(f"--verdict {unknown[0]!r} is no verdict", f"Known: {', '.join(VERDICTS)}.")
     after = session.clock() - span_of("--since", since) if since else None
     with session.open_store() as store:
-        found = store.judged(verdict=verdict, since=after, user=user, setup=setup)
+        found = store.verdicts.runs(verdict=verdict, since=after, user=user, setup=setup)
     if session.as_json:
         output.print_json(json_documents.document("runs", runs=found))
     else:

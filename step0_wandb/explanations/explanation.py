@@ -183,7 +183,7 @@ class Explainer:
     def __init__(self, judged: Iterable[JudgedRun], store: Store, profiles: Profiles) -> None:
         self._store = store
         self._profiles = profiles
-        self._accepts = store.accepts()
+        self._accepts = store.people.accepts()
         self._peers: dict[str, list[_Peer]] = {}
         self._healthy: dict[str, list[JudgedRun]] = defaultdict(list)
         for run in judged:
@@ -194,7 +194,7 @@ class Explainer:
         """Explain one verdict by the newest healthy runs of its setup, or of the nearest one that has some."""
         peers = self._peers_of(run)
         configs = [peer.config for peer in peers]
-        config = next(iter(self._store.configs([run.run])), {})
+        config = next(iter(self._store.runs.configs([run.run])), {})
         differs = differences(config, configs)
         profile = self._profiles.by_name.get(run.profile or "")
         evidence = Evidence(
@@ -228,14 +228,14 @@ class Explainer:
             dated = sorted(self._healthy.get(setup, ()), key=lambda run: (str(run.created_at or ""), run.run))
             # One more than is compared with: the run itself may be among them.
             runs = dated[-PEERS - 1 :]
-            configs = self._store.configs([run.run for run in runs])
+            configs = self._store.runs.configs([run.run for run in runs])
             self._peers[setup] = [
                 _Peer(run, config, self._row(run)) for run, config in zip(runs, configs, strict=True)
             ]
         return self._peers[setup]
 
     def _row(self, run: JudgedRun) -> Mapping[str, float]:
-        facts = self._store.facts(run.run)
+        facts = self._store.runs.facts(run.run)
         return facts.step0.row if facts else {}
 
     def _accepted(self, run: JudgedRun) -> str:

@@ -70,7 +70,7 @@ class Installed:
         SourceError, CredentialsError, UsageError
             That is not known.
         """
-        record = self.store.record(key)
+        record = self.store.runs.record(key)
         if record is None:
             raise SourceError(f"{key_text(key)} is not in the store")
         text = self._on_disk(record)
@@ -81,7 +81,7 @@ class Installed:
     def _on_disk(self, record: RunRecord) -> bytes | None:
         """Return the list in the directory that step 0 was read from, else in the first that has one."""
         metrics = [row for row in record.rows if self.finder.has_metrics((row,))]
-        paths = sorted(self.store.files(record.key), key=_began)
+        paths = sorted(self.store.runs.files(record.key), key=_began)
         trainer = [path for path in paths if any(was_written_to(path, row) for row in metrics)]
         for path in dict.fromkeys((*trainer, *paths)):
             file = Path(path).parent / "files" / FILE
@@ -96,7 +96,7 @@ class Installed:
         return None
 
     def _on_server(self, record: RunRecord) -> bytes:
-        on_server = self.store.whereabouts([record.key])[record.key].on_server
+        on_server = self.store.runs.presence([record.key])[record.key].on_server
         if self.context is None or not on_server:
             raise SourceError(f"{key_text(record.key)} has no {FILE} beside its files")
         from step0_wandb.wandb_api.address import RemoteAddress

@@ -46,7 +46,7 @@ def _told(setup: SetupRange, result: Judgement, store: Store, packages: Compared
     is_after = own["created_at"] >= setup.moved_since
     before = own.loc[~is_after, "run"].tolist()[-AT_MOST:]
     after = own.loc[is_after, "run"].tolist()[:AT_MOST]
-    changed = _changed(list(store.configs(after)), list(store.configs(before)))
+    changed = _changed(list(store.runs.configs(after)), list(store.runs.configs(before)))
     if changed:
         said = [
             f"{clean(item.key)} went from {one_line(item.healthy)} to {one_line(item.value)}"

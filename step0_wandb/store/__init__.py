@@ -4,9 +4,10 @@ from pathlib import Path
 
 from step0_wandb.store.columns import COLUMNS, Wanted, columns_of, frame_of
 from step0_wandb.store.file import store_exists
-from step0_wandb.store.outbox import Message, Queued, Subject, Whereabouts
+from step0_wandb.store.outbox import Message, Queued, Subject
 from step0_wandb.store.people import Accept, Label, Mute, Retraction
-from step0_wandb.store.queries import SourceState
+from step0_wandb.store.runs import RunPresence
+from step0_wandb.store.sources import SourceState
 from step0_wandb.store.store import Store
 
 NOWHERE = Path("step0-nowhere.db")
@@ -21,11 +22,11 @@ __all__ = [
     "Mute",
     "Queued",
     "Retraction",
+    "RunPresence",
     "SourceState",
     "Store",
     "Subject",
     "Wanted",
-    "Whereabouts",
     "columns_of",
     "frame_of",
     "store_exists",

@@ -22,30 +22,30 @@ _COVERAGE: Final = "unseen"
 
 def save_goodness(store: Store, found: Sequence[GoodnessOfFit]) -> None:
     """Write the goodness of fit of each gap metric."""
-    store.set_meta(_GOODNESS, json_documents.plain(found))
+    store.notes.put(_GOODNESS, json_documents.plain(found))
 
 
 def load_goodness(store: Store) -> tuple[GoodnessOfFit, ...]:
     """Return the goodness of fit of each gap metric as of the last verdicts."""
-    return goodness_from_json(store.meta(_GOODNESS))
+    return goodness_from_json(store.notes.get(_GOODNESS))
 
 
 def save_weight_checks(store: Store, found: Sequence[WeightCheck]) -> None:
     """Write which model and image has had its weights compared."""
-    store.set_meta(_WEIGHTS, json_documents.plain(found))
+    store.notes.put(_WEIGHTS, json_documents.plain(found))
 
 
 def load_weight_checks(store: Store) -> list[WeightCheck]:
     """Return the weight checks as of the last verdicts, what failed first."""
-    return from_json(store.meta(_WEIGHTS))
+    return from_json(store.notes.get(_WEIGHTS))
 
 
 def save_coverage(store: Store, lines: Sequence[str]) -> None:
     """Write what is not checked in the stored runs, one line a profile."""
-    store.set_meta(_COVERAGE, list(lines))
+    store.notes.put(_COVERAGE, list(lines))
 
 
 def load_coverage(store: Store) -> tuple[str, ...]:
     """Return what is not checked in the stored runs, as of the last verdicts."""
-    lines = store.meta(_COVERAGE)
+    lines = store.notes.get(_COVERAGE)
     return tuple(map(str, lines)) if isinstance(lines, list) else ()

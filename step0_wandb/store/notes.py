@@ -1,4 +1,4 @@
-"""The store's notes on itself: fingerprints, times, and whether its verdicts are of today."""
+"""The store's notes on itself: fingerprints, times, and whether its verdicts are up to date."""
 
 from __future__ import annotations
 
@@ -15,22 +15,36 @@ if TYPE_CHECKING:
     from step0_wandb.records import Json
     from step0_wandb.store.database import Database
 
-STALE = "stale"
-"""True where something changed since the runs were judged last."""
+_STALE = "stale"
 CHANGED_AT = "changed_at"
-"""When verdicts or ranges changed last, ISO 8601."""
+"""The note of when verdicts or ranges last changed, ISO 8601."""
 
 
-def get(database: Database, key: str) -> Json:
-    """Return a note; None where there is none."""
-    with database.transaction() as connection:
-        text = connection.execute(select(meta.c.value).where(meta.c.key == key)).scalar()
-    return parsed(text) if text is not None else None
+class Notes:
+    """JSON values by name."""
 
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-def put(database: Database, key: str, value: Json) -> None:
-    """Write a note, in place of an earlier one."""
-    statement = upsert(meta).values(key=key, value=json.dumps(value, sort_keys=True))
-    replace = {"value": statement.excluded.value}
-    with database.transaction() as connection:
-        connection.execute(statement.on_conflict_do_update(index_elements=["key"], set_=replace))
+    def get(self, key: str) -> Json:
+        """Return a note; None where there is none."""
+        with self._database.transaction() as connection:
+            text = connection.execute(select(meta.c.value).where(meta.c.key == key)).scalar()
+        return parsed(text) if text is not None else None
+
+    def put(self, key: str, value: Json) -> None:
+        """Write a note, replacing an earlier one."""
+        statement = upsert(meta).values(key=key, value=json.dumps(value, sort_keys=True))
+        replace = {"value": statement.excluded.value}
+        with self._database.transaction() as connection:
+            connection.execute(statement.on_conflict_do_update(index_elements=["key"], set_=replace))
+
+    @property
+    def stale(self) -> bool:
+        """Return whether runs, labels, accepted setups or settings changed since runs were last judged."""
+        return bool(self.get(_STALE))
+
+    def mark_stale(self, *, stale: bool = True) -> None:
+        """Note whether the runs must be judged again."""
+        if stale != self.stale:
+            self.put(_STALE, stale)

@@ -1,20 +1,22 @@
-"""What people say of runs and setups."""
+"""What people say about runs and setups, at a shell or by a tag on the run in W&B."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from datetime import datetime  # also read by pydantic, where a word has travelled
-from typing import TYPE_CHECKING, Final, Literal, cast
+from datetime import datetime  # also read by pydantic, where a label has traveled
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from sqlalchemy import delete, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from step0_wandb.records import LabelName  # noqa: TC001 - as above
-from step0_wandb.store import notes
-from step0_wandb.store.schema import accepts, labels, mutes
+from step0_wandb.store.codec import parsed
+from step0_wandb.store.notes import Notes
+from step0_wandb.store.outbox import Outbox
+from step0_wandb.store.schema import accepts, labels, mutes, runs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from sqlalchemy import ColumnElement, Table
 
@@ -23,12 +25,14 @@ if TYPE_CHECKING:
 
 BY_TAG: Final = "a tag in W&B"
 """Who gave a label that stands for a tag."""
+TAGS: dict[str, LabelName] = {"step0-bad": "broken", "step0-skip": "exclude", "step0-ok": "healthy"}
+"""The label that each tag stands for; of several the first here counts."""
 _RETRACTIONS: Final = "retractions"
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A person's word on a run: why, who said it, and when (UTC)."""
+    """A person's judgment of a run: why, by whom, and when (UTC)."""
 
     run: str
     label: LabelName
@@ -39,7 +43,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """A person's word that a setup's level is right: why, who said it, and when (UTC)."""
+    """A person's statement that a setup's level is right: why, by whom, and when (UTC)."""
 
     setup: str
     why: str
@@ -49,7 +53,7 @@ class Accept:
 
 @dataclass(frozen=True, slots=True)
 class Mute:
-    """A person's word that there shall be no alerts of a setup: until when, who said it, and when (UTC)."""
+    """A person's request for no alerts about a setup: until when, by whom, and when made (UTC)."""
 
     setup: str
     until: datetime
@@ -59,87 +63,123 @@ class Mute:
 
 @dataclass(frozen=True, slots=True)
 class Retraction:
-    """A person's word that a label (of a run) or a mute (of a setup) is taken back, and when (UTC)."""
+    """A label (of a run) or a mute (of a setup) that a person removed, and when (UTC)."""
 
     what: Literal["label", "mute"]
     name: str
     at: datetime
 
 
-_TABLES = {Label: labels, Accept: accepts, Mute: mutes}
+_Kind = TypeVar("_Kind", Label, Accept, Mute)
+_TABLES: dict[type, Table] = {Label: labels, Accept: accepts, Mute: mutes}
 
 
-def say(database: Database, word: Label | Accept | Mute) -> None:
-    """Store a person's word, in place of an earlier one on the same run or setup."""
-    table = _TABLES[type(word)]
-    statement = upsert(table).values(asdict(word))
-    rest = {column.name: statement.excluded[column.name] for column in table.c if not column.primary_key}
-    with database.transaction() as connection:
-        connection.execute(statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=rest))
-        notes.put(database, notes.STALE, value=True)
+def label_of(tags: Iterable[str]) -> LabelName | None:
+    """Return the label that a run's tags stand for.
 
-
-def forget_label(database: Database, run: str) -> None:
-    """Forget the label of a run, as if it had never been given."""
-    _forget(database, labels, labels.c.run == run)
-
-
-def retract(database: Database, word: Retraction) -> bool:
-    """Take back what was said before, and remember that; return whether there was anything.
-
-    A label by tag stays: it speaks as long as the tag is there.
+    Examples
+    --------
+    >>> label_of(["baseline", "Step0-OK"])
+    'healthy'
     """
-    table, key = (labels, labels.c.run) if word.what == "label" else (mutes, mutes.c.setup)
-    said = (key == word.name) & (table.c.at <= word.at) & (table.c.who != BY_TAG)
-    with database.transaction():
-        had_one = _forget(database, table, said)
-        known = {(item.what, item.name): item for item in all_retractions(database)}
-        earlier = known.get((word.what, word.name))
-        if earlier is None or earlier.at < word.at:
-            known[word.what, word.name] = word
-            notes.put(
-                database, _RETRACTIONS, [[*at, item.at.isoformat()] for at, item in sorted(known.items())]
-            )
-        return had_one
+    lower = {tag.strip().lower() for tag in tags}
+    return next((label for tag, label in TAGS.items() if tag in lower), None)
 
 
-def all_retractions(database: Database) -> tuple[Retraction, ...]:
-    """Return what was taken back, the last time of each."""
-    kept = cast(
-        "Sequence[tuple[Literal['label', 'mute'], str, str]]", notes.get(database, _RETRACTIONS) or ()
-    )
-    return tuple(Retraction(what, name, datetime.fromisoformat(at)) for what, name, at in kept)
+class PeopleStore:
+    """Labels, accepted setups and mutes, each the last one on its run or setup."""
 
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._notes = Notes(database)
 
-def all_labels(database: Database) -> dict[str, Label]:
-    """Return every label by run key."""
-    with database.transaction() as connection:
-        found = connection.execute(select(labels).order_by(labels.c.run)).mappings()
-        return {row["run"]: Label(**row) for row in found}
+    def labels(self) -> dict[str, Label]:
+        """Return every label by run key."""
+        return self._all(Label)
 
+    def accepts(self) -> dict[str, Accept]:
+        """Return every accepted setup by its label."""
+        return self._all(Accept)
 
-def all_accepts(database: Database) -> dict[str, Accept]:
-    """Return every accepted setup."""
-    with database.transaction() as connection:
-        found = connection.execute(select(accepts).order_by(accepts.c.setup)).mappings()
-        return {row["setup"]: Accept(**row) for row in found}
+    def mutes(self) -> dict[str, Mute]:
+        """Return every mute by its setup, over or not."""
+        return self._all(Mute)
 
+    def save(self, said: Label | Accept | Mute) -> None:
+        """Store a label, accept or mute, replacing an earlier one on the same run or setup.
 
-def end_mutes(database: Database, *, now: datetime) -> None:
-    """Forget the mutes that are over."""
-    _forget(database, mutes, mutes.c.until <= now)
+        To accept a setup answers the alerts about it: if it moves again, there is a new alert.
+        """
+        table = _TABLES[type(said)]
+        statement = upsert(table).values(asdict(said))
+        rest = {column.name: statement.excluded[column.name] for column in table.c if not column.primary_key}
+        with self._database.transaction() as connection:
+            keys = list(table.primary_key)
+            connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=rest))
+            self._notes.mark_stale()
+            if isinstance(said, Accept):
+                Outbox(self._database).forget_setup(said.setup, until=said.at)
 
+    def retract(self, retraction: Retraction) -> bool:
+        """Remove an earlier label or mute, and remember that; return whether there was one.
 
-def _forget(database: Database, table: Table, where: ColumnElement[bool]) -> bool:
-    with database.transaction() as connection:
-        had_one = bool(connection.execute(delete(table).where(where)).rowcount)
-        if had_one:
-            notes.put(database, notes.STALE, value=True)
-        return had_one
+        A label by tag stays: it holds as long as the tag is there.
+        """
+        table, key = (labels, labels.c.run) if retraction.what == "label" else (mutes, mutes.c.setup)
+        where = (key == retraction.name) & (table.c.at <= retraction.at) & (table.c.who != BY_TAG)
+        with self._database.transaction():
+            removed = self._delete(table, where)
+            latest = {(item.what, item.name): item for item in self.retractions()}
+            earlier = latest.get((retraction.what, retraction.name))
+            if earlier is None or earlier.at < retraction.at:
+                latest[retraction.what, retraction.name] = retraction
+                self._notes.put(
+                    _RETRACTIONS, [[*key, item.at.isoformat()] for key, item in sorted(latest.items())]
+                )
+            return removed
 
+    def retractions(self) -> tuple[Retraction, ...]:
+        """Return what was removed, the last time of each."""
+        kept = cast(
+            "Sequence[tuple[Literal['label', 'mute'], str, str]]", self._notes.get(_RETRACTIONS) or ()
+        )
+        return tuple(Retraction(what, name, datetime.fromisoformat(at)) for what, name, at in kept)
 
-def all_mutes(database: Database) -> dict[str, Mute]:
-    """Return every mute by setup."""
-    with database.transaction() as connection:
-        found = connection.execute(select(mutes).order_by(mutes.c.setup)).mappings()
-        return {row["setup"]: Mute(**row) for row in found}
+    def end_mutes(self, *, now: datetime) -> None:
+        """Delete the mutes that are over; the alerts they held back are due again."""
+        self._delete(mutes, mutes.c.until <= now)
+
+    def follow_tags(self, *, now: datetime) -> None:
+        """Make labels of the tags that runs have in W&B; only what differs is written.
+
+        A tag never beats a label from the shell, which carries a reason.
+        """
+        tagged = select(runs.c.run, runs.c.tags).where(runs.c.tags.icontains("step0-"))
+        with self._database.transaction() as connection:
+            all_labels = self.labels()
+            by_tag = {run: label.label for run, label in all_labels.items() if label.who == BY_TAG}
+            wanted = {
+                row.run: label
+                for row in connection.execute(tagged)
+                if (label := label_of(cast("list[str]", parsed(row.tags))))
+                and (row.run in by_tag or row.run not in all_labels)
+            }
+            for run in by_tag.keys() - wanted.keys():
+                self._delete(labels, labels.c.run == run)
+            for run, label in wanted.items():
+                if by_tag.get(run) != label:
+                    self.save(Label(run, label, "", BY_TAG, now))
+
+    def _all(self, kind: type[_Kind]) -> dict[str, _Kind]:
+        table = _TABLES[kind]
+        (key,) = table.primary_key
+        with self._database.transaction() as connection:
+            rows = connection.execute(select(table).order_by(key)).mappings()
+            return {row[key.name]: kind(**cast("dict[str, Any]", row)) for row in rows}
+
+    def _delete(self, table: Table, where: ColumnElement[bool]) -> bool:
+        with self._database.transaction() as connection:
+            deleted = bool(connection.execute(delete(table).where(where)).rowcount)
+            if deleted:
+                self._notes.mark_stale()
+            return deleted

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
-from step0_wandb.store import notes, outbox
+from step0_wandb.records import chunks
+from step0_wandb.store.notes import Notes
+from step0_wandb.store.outbox import Outbox
 from step0_wandb.store.rows import (
     METRICS,
     capture_columns,
@@ -23,11 +25,10 @@ from step0_wandb.store.rows import (
     rows_of,
     step0_of,
 )
-from step0_wandb.store.schema import clean, labels, marks, run_sources, runs, sources
+from step0_wandb.store.schema import clean, labels, marks, run_sources, runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
 
     from sqlalchemy import Row
 
@@ -128,35 +129,21 @@ class _Batch:
             self.updates.setdefault(tuple(columns), []).append({"key": key, **columns})
 
 
-def save(
-    database: Database, source: str, items: Iterable[tuple[Reading, RunFacts]], *, now: datetime
-) -> tuple[str, ...]:
+def save(database: Database, source_id: int, items: Iterable[tuple[Reading, RunFacts]]) -> tuple[str, ...]:
     """Store readings; return the keys of the runs that were not known before."""
-    source_id = source_number(database, source)
     new: list[str] = []
     for some in _batches(_Incoming(reading, facts) for reading, facts in items):
         batch = _decide(database, some)
         _write(database, batch, source_id)
         new += batch.new
-    database.connection.execute(update(sources).where(sources.c.id == source_id).values(read_at=now))
     return tuple(new)
 
 
-def save_marks(database: Database, source: str, found: Iterable[FileMark]) -> None:
+def save_marks(database: Database, source_id: int, found: Iterable[FileMark]) -> None:
     """Store how far files were read that changed no run."""
     some = [(clean(mark.run), mark) for mark in found]
     numbers = _numbers(database, {key for key, _ in some})
-    _write_marks(database, some, numbers, source_number(database, source))
-
-
-def source_number(database: Database, source: str) -> int:
-    """Return the row of a source; may add it."""
-    number = select(sources.c.id).where(sources.c.source == source)
-    found = database.connection.execute(number).scalar()
-    if found is None:
-        database.connection.execute(insert(sources).values(source=source))
-        found = database.connection.execute(number).scalar_one()
-    return int(found)
+    _write_marks(database, some, numbers, source_id)
 
 
 def _batches(items: Iterable[_Incoming]) -> Iterator[list[_Incoming]]:
@@ -297,10 +284,10 @@ def _write(database: Database, batch: _Batch, source_id: int) -> None:
     _write_marks(database, batch.marks, numbers, source_id)
     for key, into in batch.absorbed.items():
         _absorb_label(database, key, into)
-        outbox.rename(database.connection, key, into)
+        Outbox(database).rename(key, into)
         _absorb(database, numbers[key], numbers[into])
     if batch.inserts or batch.updates or batch.absorbed:
-        notes.put(database, notes.STALE, value=True)
+        Notes(database).mark_stale()
 
 
 def _write_marks(
@@ -330,12 +317,11 @@ def _write_marks(
 
 def _numbers(database: Database, keys: Iterable[str]) -> dict[str, int]:
     """Return the rows of runs by key."""
-    wanted = sorted(keys)
-    numbers: dict[str, int] = {}
-    for start in range(0, len(wanted), BATCH):
-        some = select(runs.c.run, runs.c.id).where(runs.c.run.in_(wanted[start : start + BATCH]))
-        numbers |= {row.run: row.id for row in database.connection.execute(some)}
-    return numbers
+    return {
+        row.run: row.id
+        for some in chunks(keys, BATCH)
+        for row in database.connection.execute(select(runs.c.run, runs.c.id).where(runs.c.run.in_(some)))
+    }
 
 
 def _absorb(database: Database, number: int, into: int) -> None:

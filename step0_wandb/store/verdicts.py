@@ -11,7 +11,7 @@ from sqlalchemy import case, delete, func, insert, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from step0_wandb.records import VERDICTS, CheckResult, JudgedRun, SetupRange
-from step0_wandb.store import notes
+from step0_wandb.store.notes import CHANGED_AT, Notes
 from step0_wandb.store.rows import METRICS
 from step0_wandb.store.schema import clean, labels, ranges, runs, verdicts
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from datetime import datetime
 
-    from sqlalchemy import ColumnElement
+    from sqlalchemy import ColumnElement, Row, Select
 
     from step0_wandb.records import Json
     from step0_wandb.store.database import Database
@@ -27,116 +27,166 @@ if TYPE_CHECKING:
 
 _DECIDED = (*METRICS, "profile", "setup", "gap_metric", "verdict", "label", "reasons", "ratio", "p_value")
 """The fields of a `JudgedRun` that judging decides; who the run is stands in the table ``runs``."""
-_SAID = ("verdict", "label", *METRICS)
-"""The fields whose change people want to hear of; a range moves a little with every new run."""
+_NEWS = ("verdict", "label", *METRICS)
+"""The fields whose change people want to hear about; a range moves a little with every new run."""
+_IDENTITY = [runs.c[name] for name in ("run", "name", "url", "user", "group", "created_at", "state")]
+_GRAVITY = case({name: at for at, name in enumerate(VERDICTS)}, value=verdicts.c.verdict)
 
 
-def save(
-    database: Database, judged: Iterable[JudgedRun], setups: Iterable[SetupRange], *, now: datetime
-) -> tuple[str, ...]:
-    """Replace verdicts and ranges; return the keys whose verdict, label or values differ, sorted."""
-    with database.transaction() as connection:
-        stored = {row.run: row for row in connection.execute(_stored())}
-        changed: list[str] = []
-        columns: list[Columns] = []
-        for run in judged:
-            row = stored.pop(clean(run.run))
-            document = _document(run)
-            digest = _digest(document)
-            if digest == row.digest:
-                continue
-            news = row.digest is None or _said(document) != _said(
-                database.templates.unpack(row.template, row.body)
+class VerdictStore:
+    """Verdicts by run, and ranges by setup."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._notes = Notes(database)
+
+    def save(
+        self, judged: Iterable[JudgedRun], setups: Iterable[SetupRange], *, now: datetime
+    ) -> tuple[str, ...]:
+        """Replace all verdicts and ranges; only rows that differ are written.
+
+        Returns
+        -------
+        tuple of str
+            The keys of the runs whose verdict, label, or values differ from before, sorted.
+
+        Raises
+        ------
+        KeyError
+            A run is not in the store.
+        """
+        with self._database.transaction() as connection:
+            old = (verdicts.c.digest, verdicts.c.template, verdicts.c.body, verdicts.c.changed_at)
+            joined: Select[Any] = select(runs.c.id, runs.c.run, *old).outerjoin(
+                verdicts, verdicts.c.run == runs.c.id
             )
-            changed += [run.run] if news else []
-            packed = database.templates.pack("verdict", document)
-            columns.append(
-                {
-                    "run": row.id,
-                    "verdict": run.verdict,
-                    "digest": digest,
-                    "template": packed.template,
-                    "body": packed.body,
-                    "changed_at": now if news else row.changed_at,
-                }
-            )
-        gone = [row.id for row in stored.values() if row.digest is not None]
-        _write(database, columns, gone)
-        moved = _replace_ranges(database, list(setups))
-        if columns or gone or moved:
-            notes.put(database, notes.CHANGED_AT, now.isoformat())
-        if notes.get(database, notes.STALE):
-            notes.put(database, notes.STALE, value=False)
-    return tuple(sorted(changed))
+            stored = {row.run: row for row in connection.execute(joined)}
+            changed: list[str] = []
+            columns: list[Columns] = []
+            for run in judged:
+                row = stored.pop(clean(run.run))
+                document = _document(run)
+                digest = _digest(document)
+                if digest != row.digest:
+                    is_news = self._is_news(row, document)
+                    changed += [run.run] if is_news else []
+                    columns.append(
+                        {
+                            "run": row.id,
+                            "verdict": run.verdict,
+                            "digest": digest,
+                            **self._packed(document),
+                            "changed_at": now if is_news else row.changed_at,
+                        }
+                    )
+            gone = [row.id for row in stored.values() if row.digest is not None]
+            self._write(columns, gone)
+            if self._replace_ranges(list(setups)) or columns or gone:
+                self._notes.put(CHANGED_AT, now.isoformat())
+            self._notes.mark_stale(stale=False)
+        return tuple(sorted(changed))
 
+    def runs(
+        self,
+        *,
+        verdict: Collection[str] | None = None,
+        since: datetime | None = None,
+        user: str | None = None,
+        setup: str | None = None,
+        keys: Collection[str] | None = None,
+    ) -> list[JudgedRun]:
+        """Return stored verdicts: the gravest first, of these the newest first.
 
-def judged_runs(
-    database: Database, *where: ColumnElement[bool], keys: Collection[str] | None = None
-) -> list[JudgedRun]:
-    """Return verdicts with who the run is today: the gravest first, of these the newest first."""
-    wanted_keys = None if keys is None else {clean(key) for key in keys}
-    gravity = case({name: at for at, name in enumerate(VERDICTS)}, value=verdicts.c.verdict)
-    identity = ("run", "name", "url", "user", "group", "created_at", "state")
-    wanted = (
-        select(*(runs.c[name] for name in identity), verdicts.c.template, verdicts.c.body, labels.c.label)
-        .join(verdicts, verdicts.c.run == runs.c.id)
-        .outerjoin(labels, labels.c.run == runs.c.run)
-        .where(*where)
-        .order_by(gravity, runs.c.created_at.desc().nulls_last(), runs.c.run)
-    )
-    with database.transaction() as connection:
-        return [
-            _judged(
-                cast("dict[str, Any]", database.templates.unpack(row.template, row.body)),
-                {name: getattr(row, name) for name in (*identity, "label")},
-            )
-            for row in connection.execute(wanted)
-            if wanted_keys is None or row.run in wanted_keys
-        ]
+        Name, state and label are today's, verdict and reasons those of the last sync.
 
-
-def counts(database: Database) -> dict[str, int]:
-    """Return how many runs have each verdict, the gravest first."""
-    counted = select(verdicts.c.verdict, func.count().label("runs")).group_by(verdicts.c.verdict)
-    with database.transaction() as connection:
-        found = {row.verdict: row.runs for row in connection.execute(counted)}
-    return {verdict: found[verdict] for verdict in VERDICTS if verdict in found}
-
-
-def setup_ranges(database: Database) -> list[SetupRange]:
-    """Return the stored ranges, by setup."""
-    with database.transaction() as connection:
-        found = connection.execute(select(ranges).order_by(ranges.c.setup)).mappings()
-        return [SetupRange(**row) for row in found]
-
-
-def _stored() -> Any:
-    old = (verdicts.c.digest, verdicts.c.template, verdicts.c.body, verdicts.c.changed_at)
-    return select(runs.c.id, runs.c.run, *old).outerjoin(verdicts, verdicts.c.run == runs.c.id)
-
-
-def _write(database: Database, columns: list[Columns], gone: list[int]) -> None:
-    statement = upsert(verdicts)
-    replace = {
-        column.name: statement.excluded[column.name] for column in verdicts.c if not column.primary_key
-    }
-    if columns:
-        database.connection.execute(
-            statement.on_conflict_do_update(index_elements=["run"], set_=replace), columns
+        Parameters
+        ----------
+        verdict : collection of str, optional
+            Only these verdicts.
+        since : datetime, optional
+            Only runs created then or later; none whose time of creation is not known.
+        user : str, optional
+            Only runs of this user.
+        setup : str, optional
+            Only setups whose label holds this text, in any case.
+        keys : collection of str, optional
+            Only these runs.
+        """
+        where: list[ColumnElement[bool]] = []
+        if verdict is not None:
+            where.append(verdicts.c.verdict.in_(verdict))
+        if since is not None:
+            where.append(runs.c.created_at >= since)
+        if user is not None:
+            where.append(runs.c.user == user)
+        if setup is not None:
+            where.append(runs.c.setup.icontains(setup, autoescape=True))
+        only = None if keys is None else {clean(key) for key in keys}
+        wanted: Select[Any] = (
+            select(*_IDENTITY, verdicts.c.template, verdicts.c.body, labels.c.label)
+            .join(verdicts, verdicts.c.run == runs.c.id)
+            .outerjoin(labels, labels.c.run == runs.c.run)
+            .where(*where)
+            .order_by(_GRAVITY, runs.c.created_at.desc().nulls_last(), runs.c.run)
         )
-    for number in gone:
-        database.connection.execute(delete(verdicts).where(verdicts.c.run == number))
+        with self._database.transaction() as connection:
+            return [
+                self._judged(row) for row in connection.execute(wanted) if only is None or row.run in only
+            ]
 
+    def counts(self) -> dict[str, int]:
+        """Return how many runs have each verdict, the gravest first; verdicts without runs are left out."""
+        counted = select(verdicts.c.verdict, func.count().label("runs")).group_by(verdicts.c.verdict)
+        with self._database.transaction() as connection:
+            found = {row.verdict: row.runs for row in connection.execute(counted)}
+        return {verdict: found[verdict] for verdict in VERDICTS if verdict in found}
 
-def _replace_ranges(database: Database, setups: list[SetupRange]) -> bool:
-    """Replace all ranges where any differs; return whether one did."""
-    setups = sorted(setups, key=attrgetter("setup"))
-    if setups == setup_ranges(database):
-        return False
-    database.connection.execute(delete(ranges))
-    if setups:
-        database.connection.execute(insert(ranges), [_fields(setup) for setup in setups])
-    return True
+    def ranges(self) -> list[SetupRange]:
+        """Return the stored ranges, by setup."""
+        with self._database.transaction() as connection:
+            found = connection.execute(select(ranges).order_by(ranges.c.setup)).mappings()
+            return [SetupRange(**row) for row in found]
+
+    def _is_news(self, row: Row[Any], document: Mapping[str, Json]) -> bool:
+        """Return whether a verdict differs from the stored one in what people want to hear about."""
+        if row.digest is None:
+            return True
+        before = self._database.templates.unpack(row.template, row.body)
+        return any(repr(document[name]) != repr(before[name]) for name in _NEWS)
+
+    def _packed(self, document: Mapping[str, Json]) -> Columns:
+        packed = self._database.templates.pack("verdict", document)
+        return {"template": packed.template, "body": packed.body}
+
+    def _judged(self, row: Row[Any]) -> JudgedRun:
+        fields = cast("dict[str, Any]", self._database.templates.unpack(row.template, row.body))
+        checks, used = fields.pop("checks"), fields.pop("range")
+        fields |= {column.name: getattr(row, column.name) for column in (*_IDENTITY, labels.c.label)}
+        fields["reasons"] = tuple(fields["reasons"])
+        fields["checks"] = tuple(CheckResult(**checks[at]) for at in sorted(checks, key=int))
+        return JudgedRun(**fields, range=SetupRange(**used) if used else None)
+
+    def _write(self, columns: list[Columns], gone: list[int]) -> None:
+        statement = upsert(verdicts)
+        replace = {
+            column.name: statement.excluded[column.name] for column in verdicts.c if not column.primary_key
+        }
+        connection = self._database.connection
+        if columns:
+            connection.execute(statement.on_conflict_do_update(index_elements=["run"], set_=replace), columns)
+        for number in gone:
+            connection.execute(delete(verdicts).where(verdicts.c.run == number))
+
+    def _replace_ranges(self, setups: list[SetupRange]) -> bool:
+        """Replace all ranges where any differs; return whether one did."""
+        setups = sorted(setups, key=attrgetter("setup"))
+        if setups == self.ranges():
+            return False
+        connection = self._database.connection
+        connection.execute(delete(ranges))
+        if setups:
+            connection.execute(insert(ranges), [_fields(setup) for setup in setups])
+        return True
 
 
 def _document(run: JudgedRun) -> dict[str, Json]:
@@ -148,26 +198,9 @@ def _document(run: JudgedRun) -> dict[str, Json]:
     }
 
 
-def _judged(document: dict[str, Any], identity: Mapping[str, Any]) -> JudgedRun:
-    checks = document.pop("checks")
-    place = document.pop("range")
-    fields = {
-        **document,
-        **identity,
-        "reasons": tuple(document["reasons"]),
-        "checks": tuple(CheckResult(**checks[at]) for at in sorted(checks, key=int)),
-        "range": SetupRange(**place) if place else None,
-    }
-    return JudgedRun(**fields)
-
-
 def _fields(flat: CheckResult | SetupRange) -> dict[str, Any]:
     """Return the fields of a record without records in it, as `asdict` would in five times the time."""
     return {name: getattr(flat, name) for name in flat.__slots__}
-
-
-def _said(document: Mapping[str, Json]) -> list[str]:
-    return [repr(document[name]) for name in _SAID]
 
 
 def _digest(document: Mapping[str, Json]) -> bytes:

@@ -174,19 +174,19 @@ def measure(fleet: Fleet, runs: int, folder: Path) -> Measured:
             for start in range(first, first + runs // 2, 1000):
                 some = list(fleet.readings(start, start + 1000))
                 writing -= time.perf_counter()
-                store.save_readings(SOURCE, some, now=NOW)
+                store.sources.save_readings(SOURCE, some, now=NOW)
                 writing += time.perf_counter()
             every = [judged(*item) for item in fleet.readings(0, first + runs // 2)]
             judging -= time.perf_counter()
-            store.save_judged(every, (), now=NOW)
+            store.verdicts.save(every, (), now=NOW)
             judging += time.perf_counter()
         sizes.append(path.stat().st_size)
     with Store.open(path, mode="read") as store:
         started = time.perf_counter()
-        assert sum(1 for _ in store.records()) == runs
+        assert sum(1 for _ in store.runs.records()) == runs
         reading = time.perf_counter() - started
         started = time.perf_counter()
-        assert len(store.frame()) == runs
+        assert len(store.runs.frame()) == runs
         frame_s = time.perf_counter() - started
     each = (sizes[1] - sizes[0]) / (runs // 2)
     total = int(sizes[1] + each * (AT - runs))

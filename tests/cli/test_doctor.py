@@ -95,9 +95,9 @@ def test_it_tells_which_alerts_wait_and_why_and_who_muted_what(doctor, tmp_path)
     with Store.open(tmp_path / "step0.db", mode="write") as store:
         store.outbox.add(message, now=NOW)
         (queued,) = store.outbox.unsent()
-        store.outbox.failed(queued.number, "the server says no (HTTP 403)")
-        store.mute(Mute("miles · Qwen3-4B", later, "mia", NOW))
-        store.mute(Mute("miles · over", NOW, "mia", NOW))
+        store.outbox.mark_failed(queued.number, "the server says no (HTTP 403)")
+        store.people.save(Mute("miles · Qwen3-4B", later, "mia", NOW))
+        store.people.save(Mute("miles · over", NOW, "mia", NOW))
     answer = doctor("--json")
     found = findings(answer)
     assert answer.code == 0

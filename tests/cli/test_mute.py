@@ -18,13 +18,13 @@ def path(tmp_path, monkeypatch):
     monkeypatch.setenv("STEP0_STORE", "step0.db")
     path = tmp_path / "step0.db"
     with Store.open(path, mode="write") as store:
-        store.save_judged([], [setup_range(), setup_range(setup=LARGE)], now=datetime.now(UTC))
+        store.verdicts.save([], [setup_range(), setup_range(setup=LARGE)], now=datetime.now(UTC))
     return path
 
 
 def mutes(path):
     with Store.open(path, mode="read") as store:
-        return store.mutes()
+        return store.people.mutes()
 
 
 def test_a_part_that_only_one_setup_has_mutes_it_for_the_span(path, capsys):
@@ -35,14 +35,14 @@ def test_a_part_that_only_one_setup_has_mutes_it_for_the_span(path, capsys):
     assert mute.who
     assert "miles · Qwen3-0.6B is muted until " in capsys.readouterr().err
     with Store.open(path, mode="read") as store:
-        assert store.stale  # the next sync looks at what waits
+        assert store.notes.stale  # the next sync looks at what waits
 
 
 @pytest.mark.parametrize("said", ["Qwen3-0.6B", "qwen3-0.6b", SMALL])
 def test_a_label_without_its_profile_names_the_setup_that_is_called_so(path, said):
     longer = setup_range(setup=f"{SMALL} · top_p=0.95")
     with Store.open(path, mode="write") as store:
-        store.save_judged([], [setup_range(), longer], now=datetime.now(UTC))
+        store.verdicts.save([], [setup_range(), longer], now=datetime.now(UTC))
     assert run(["mute", said, "--until", "7d"]) == 0
     assert set(mutes(path)) == {SMALL}
 

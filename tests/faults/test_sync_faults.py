@@ -39,7 +39,7 @@ class House:
     def runs(self):
         """Return all that the store keeps of runs: as they were read, and as they were judged."""
         with self.store() as store:
-            return list(store.records()), store.judged(), store.setups()
+            return list(store.runs.records()), store.verdicts.runs(), store.verdicts.ranges()
 
     def store(self):
         return Store.open(self.folder / "step0.db", mode="read")

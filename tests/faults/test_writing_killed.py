@@ -101,8 +101,8 @@ def kill_at(server, program, number, fault):
 def assert_whole(server, program):
     """Check what people find: every verdict, one alert each, one report, and a state that says the same."""
     with Store.open(program.folder / "step0.db", mode="read") as store:
-        assert {run.run.rpartition("-")[2]: run.verdict for run in store.judged()} == EXPECTED
-        alerted = store.alerted()
+        assert {run.run.rpartition("-")[2]: run.verdict for run in store.verdicts.runs()} == EXPECTED
+        alerted = store.outbox.sent()
     titles = [alert.title for alert in server.alerts]
     assert sorted(titles) == ["Broken at step 0: rl-bad", "Broken at step 0: rl-long"]
     [report] = server.state.views.values()

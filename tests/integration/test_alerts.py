@@ -296,7 +296,7 @@ def test_a_setup_that_moves_again_after_it_was_accepted_is_told_again(server, wa
         add_run(server, f"new{at}", 0.0220 + at * 1e-4, hours=5 - at)
     watch.sync()
     with watch.store() as store:
-        store.accept(Accept(SETUP, "new image", "ada", watch.now))
+        store.people.save(Accept(SETUP, "new image", "ada", watch.now))
     watch.wait(hours=1)
     for at in range(3):
         add_run(server, f"again{at}", 0.0320 + at * 1e-4, hours=0.5 - at * 0.1, now=watch.now)
@@ -309,7 +309,7 @@ def test_a_setup_that_moves_again_after_it_was_accepted_is_told_again(server, wa
 def test_a_muted_setup_raises_nothing_until_the_mute_is_over(server, watch):
     watch.sync()
     with watch.store() as store:
-        store.mute(Mute(SETUP, NOW + timedelta(days=7), "ada", NOW))
+        store.people.save(Mute(SETUP, NOW + timedelta(days=7), "ada", NOW))
     add_run(server, "bad", state="running")
     assert watch.sync().alerts == ()
     watch.wait(days=6)
@@ -326,7 +326,7 @@ def test_an_alert_that_waits_is_withdrawn_when_its_setup_is_muted(server, watch)
     add_run(server, "bad")
     watch.sync()
     with watch.store() as store:
-        store.mute(Mute(SETUP, NOW + timedelta(days=7), "ada", NOW))
+        store.people.save(Mute(SETUP, NOW + timedelta(days=7), "ada", NOW))
     server.abilities = replace(server.abilities, alerts=True)
     watch.sync()
     assert server.alert_attempts == []
@@ -360,7 +360,7 @@ def test_a_refusal_everywhere_is_kept_and_tried_again(server, watch):
     )
     with watch.store("read") as store:
         assert [queued.failure for queued in store.outbox.unsent()] == [alert["error"]]
-        assert store.alerted() == []
+        assert store.outbox.sent() == []
     server.abilities = replace(server.abilities, alerts=True)
     assert [alert["sent"] for alert in watch.sync().alerts] == [True]
     assert watch.delivered() == [("bad", "Broken at step 0: bad")]
@@ -436,7 +436,7 @@ def test_a_verdict_is_stored_with_its_alert_or_not_at_all(server, watch, monkeyp
         with pytest.raises(StoreError):
             watch.sync()
     with watch.store("read") as store:
-        assert (store.judged(), store.stale) == ([], True)
+        assert (store.verdicts.runs(), store.notes.stale) == ([], True)
     watch.sync()
     assert watch.delivered() == [("bad", "Broken at step 0: bad")]
 
@@ -550,16 +550,16 @@ def test_what_was_alerted_travels_to_an_empty_store(server, watch):
     add_run(server, "bad")
     watch.sync()
     with watch.store("read") as store:
-        alerted = store.alerted()
+        alerted = store.outbox.sent()
     assert alerted == [
         {"channel": "wandb", "subject": "lab/rl/bad", "level": "broken", "at": "2026-11-30T03:12:00+00:00"}
     ]
     watch.loaded.store.unlink()
     watch.wait(hours=12)
     with watch.store() as store:
-        store.restore_alerted(alerted)
-        store.restore_alerted(alerted)
-        assert store.alerted() == alerted
+        store.outbox.restore(alerted)
+        store.outbox.restore(alerted)
+        assert store.outbox.sent() == alerted
     add_run(server, "worse", now=watch.now)
     watch.sync()
     assert [alert.run_id for alert in server.alert_attempts] == ["bad", "worse"]

@@ -53,8 +53,8 @@ def synced(logged, folder, *sources):
     result = lab.sync()
     assert not result.problems
     with lab.store() as store:
-        runs = [plain(run) for run in store.judged()]
-        configs = {record.run_id: record.config for record in store.records()}
+        runs = [plain(run) for run in store.verdicts.runs()]
+        configs = {record.run_id: record.config for record in store.runs.records()}
     assert len(runs) == len(configs) == len(GAPS)
     return {run["run"].rpartition("/")[2]: run for run in runs}, configs
 

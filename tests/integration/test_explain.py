@@ -145,7 +145,7 @@ def shown(tmp_path_factory):
         write(folder, f"{at}-odd", of_its_own({**config, **other}, at), odd(rows, instead))
     job = synced(folder)
     with Store.open(job.loaded.store, mode="read") as store:
-        judged, profiles = store.judged(), profiles_of(job.loaded)
+        judged, profiles = store.verdicts.runs(), profiles_of(job.loaded)
         by_id = {run.run.rsplit("/", 1)[-1]: run for run in judged}
         explainer = Explainer(judged, store, profiles)
         found = [explainer.explain(by_id[f"{at}-odd"]) for at in range(len(SHOWN))]

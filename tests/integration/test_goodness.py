@@ -68,4 +68,4 @@ def test_a_kept_fit_is_plain_json_and_comes_back_as_it_was():
         assert load_goodness(store) == ()
         save_goodness(store, goodness_rows(table))
         assert load_goodness(store) == (FITS, unknown)
-        json.dumps(store.meta("goodness_of_fit"), allow_nan=False)
+        json.dumps(store.notes.get("goodness_of_fit"), allow_nan=False)

@@ -104,6 +104,6 @@ def test_the_key_is_in_no_log_no_output_and_no_store(server, tmp_path, caplog, f
     kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert not any(secret.encode() in kept for secret in secrets_of(server))
     with Store.open(tmp_path / "step0.db", mode="read") as store:
-        runs = list(store.records())
+        runs = list(store.runs.records())
     assert not shows(server, repr(runs))
     assert len(runs) == (0 if fault else 2)

@@ -36,7 +36,7 @@ def sync(folder, *, now=NOW, **changes):
 
 def judged(folder):
     with Store.open(folder / "step0.db", mode="read") as store:
-        return {run.run.rsplit("/", 1)[-1]: run for run in store.judged()}
+        return {run.run.rsplit("/", 1)[-1]: run for run in store.verdicts.runs()}
 
 
 def test_the_seventeen_reference_runs_are_healthy(tmp_path):
@@ -146,7 +146,7 @@ def test_a_setup_that_is_broken_from_its_first_run_is_never_healthy_until_a_pers
     sync(tmp_path)
     assert {run.verdict for run in judged(tmp_path).values()} == {"suspect"}
     with Store.open(tmp_path / "step0.db", mode="write") as store:
-        store.accept(Accept("miles · Qwen3-0.6B", "measured by hand", "ada", NOW))
+        store.people.save(Accept("miles · Qwen3-0.6B", "measured by hand", "ada", NOW))
     sync(tmp_path)
     assert {run.verdict for run in judged(tmp_path).values()} == {"healthy"}
 
@@ -156,7 +156,7 @@ def test_a_label_on_one_run_of_a_doubted_setup_accepts_it(tmp_path):
         miles_run(tmp_path, name, 0.0461)
     sync(tmp_path)
     with Store.open(tmp_path / "step0.db", mode="write") as store:
-        store.label(Label("team/project/a", "healthy", "measured by hand", "ada", NOW))
+        store.people.save(Label("team/project/a", "healthy", "measured by hand", "ada", NOW))
     result = sync(tmp_path)
     assert result.counts == {"healthy": 3}
     assert "labeled healthy by ada: measured by hand" in judged(tmp_path)["a"].reasons
@@ -166,7 +166,7 @@ def test_an_excluded_run_keeps_its_verdict_and_leaves_the_range(tmp_path):
     reference(tmp_path)
     sync(tmp_path)
     with Store.open(tmp_path / "step0.db", mode="write") as store:
-        store.label(Label("team/project/ref16", "exclude", "odd data", "ada", NOW))
+        store.people.save(Label("team/project/ref16", "exclude", "odd data", "ada", NOW))
     result = sync(tmp_path)
     assert result.setups[0].n == 16
     assert judged(tmp_path)["ref16"].verdict == "healthy"

@@ -33,7 +33,7 @@ def test_an_accepted_move_makes_both_levels_healthy_each_by_its_own_range(tmp_pa
     write(tmp_path, "new", 0.018, 4, first_hour=30, backend="flashinfer")
     [setup] = sync(tmp_path).setups
     with Store.open(tmp_path / "step0.db", mode="write") as store:
-        store.accept(Accept(setup.setup, "new kernel", "ada", NOW))
+        store.people.save(Accept(setup.setup, "new kernel", "ada", NOW))
     [setup] = sync(tmp_path).setups
     assert (setup.n, setup.accepted, setup.note) == (4, True, "")
     assert 0.0170 < setup.center < 0.0190

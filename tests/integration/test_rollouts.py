@@ -186,7 +186,7 @@ def test_a_run_without_rows_or_metrics_has_none(server):
 
 def verdicts(folder):
     with Store.open(folder / "step0.db", mode="read") as store:
-        return {judged.run.rsplit("/", 1)[-1]: judged for judged in store.judged()}
+        return {judged.run.rsplit("/", 1)[-1]: judged for judged in store.verdicts.runs()}
 
 
 def test_a_sync_follows_the_runs_that_go_on(server, tmp_path):
@@ -227,7 +227,7 @@ def test_a_run_on_disk_is_followed_too_and_a_label_beats_what_is_found(tmp_path)
     file.write_bytes(append(file.read_bytes(), *more))
     assert run_sync(syncing).counts == {"broken": 1}
     with Store.open(tmp_path / "step0.db", mode="write") as store:
-        store.label(Label("team/project/abc", "healthy", "an experiment", "ada", NOW))
+        store.people.save(Label("team/project/abc", "healthy", "an experiment", "ada", NOW))
     assert run_sync(syncing).counts == {"healthy": 1}
     assert "at the first step of rollout 3" in " ".join(verdicts(tmp_path)["abc"].reasons)
 

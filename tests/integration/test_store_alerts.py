@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from step0_wandb.store import Accept, Message, Mute, Retraction, Store, Subject, Whereabouts
+from step0_wandb.store import Accept, Message, Mute, Retraction, RunPresence, Store, Subject
 from tests.support.judged import judged
 from tests.support.stored import DISK, LATER, NOW, SERVER, SETUP, from_disk, from_server
 
@@ -32,19 +32,19 @@ def test_a_message_waits_with_all_it_says_until_it_was_sent(store):
     store.outbox.add(digest, now=NOW)
     (queued,) = store.outbox.unsent()
     assert (queued.message, queued.queued_at, queued.failure) == (digest, NOW, None)
-    assert store.outbox.known("wandb") == {BROKEN, SUSPECT}
-    assert store.outbox.known("webhook") == set()
-    store.outbox.sent(queued.number, now=LATER)
+    assert store.outbox.alerted("wandb") == {BROKEN, SUSPECT}
+    assert store.outbox.alerted("webhook") == set()
+    store.outbox.mark_sent(queued.number, now=LATER)
     assert store.outbox.unsent() == ()
-    assert store.outbox.known("wandb") == {BROKEN, SUSPECT}
+    assert store.outbox.alerted("wandb") == {BROKEN, SUSPECT}
 
 
 def test_a_failure_is_kept_until_the_message_was_sent(store):
     store.outbox.add(message(BROKEN), now=NOW)
     (queued,) = store.outbox.unsent()
-    store.outbox.failed(queued.number, "HTTP 403")
+    store.outbox.mark_failed(queued.number, "HTTP 403")
     assert [waiting.failure for waiting in store.outbox.unsent()] == ["HTTP 403"]
-    store.outbox.sent(queued.number, now=LATER)
+    store.outbox.mark_sent(queued.number, now=LATER)
     assert store.outbox.unsent() == ()
 
 
@@ -59,112 +59,112 @@ def test_a_message_that_is_withdrawn_leaves_nothing_behind(store):
     store.outbox.add(message(BROKEN, SUSPECT), now=NOW)
     store.outbox.withdraw(store.outbox.unsent()[0].number)
     assert store.outbox.unsent() == ()
-    assert store.outbox.known("wandb") == set()
+    assert store.outbox.alerted("wandb") == set()
 
 
 def test_what_fails_together_with_a_message_takes_it_along(store):
     def add_and_fail():
         with store.transaction():
             store.outbox.add(message(BROKEN), now=NOW)
-            store.save_judged([judged()], [], now=NOW)  # of a run that is not stored
+            store.verdicts.save([judged()], [], now=NOW)  # of a run that is not stored
 
     with pytest.raises(KeyError):
         add_and_fail()
     assert store.outbox.unsent() == ()
-    assert store.outbox.known("wandb") == set()
+    assert store.outbox.alerted("wandb") == set()
 
 
 def test_what_was_sent_is_exported_and_what_waits_is_not(store):
     store.outbox.add(message(BROKEN), now=NOW)
-    store.outbox.sent(store.outbox.unsent()[0].number, now=NOW)
+    store.outbox.mark_sent(store.outbox.unsent()[0].number, now=NOW)
     store.outbox.add(message(SUSPECT, channel="webhook"), now=NOW)
-    assert store.alerted() == [
+    assert store.outbox.sent() == [
         {"channel": "wandb", "subject": RUN, "level": "broken", "at": "2026-11-01T08:30:00+00:00"}
     ]
 
 
 def test_what_another_store_has_sent_is_known_and_travels_on(store, tmp_path):
     rows = [{"channel": "wandb", "subject": RUN, "level": "broken", "at": "2026-11-01T08:30:00+00:00"}]
-    store.restore_alerted(rows)
-    store.restore_alerted([*rows, {**rows[0], "at": "2026-11-02T08:30:00+01:00"}])
-    store.restore_alerted([])
-    assert store.alerted() == rows
-    assert store.outbox.known("wandb") == {BROKEN}
+    store.outbox.restore(rows)
+    store.outbox.restore([*rows, {**rows[0], "at": "2026-11-02T08:30:00+01:00"}])
+    store.outbox.restore([])
+    assert store.outbox.sent() == rows
+    assert store.outbox.alerted("wandb") == {BROKEN}
     with Store.open(tmp_path / "second.db", mode="write") as second:
-        second.restore_alerted(store.alerted())
-        assert second.alerted() == rows
+        second.outbox.restore(store.outbox.sent())
+        assert second.outbox.sent() == rows
 
 
 def test_what_waits_here_and_was_told_by_another_store_is_told(store):
     store.outbox.add(message(BROKEN), now=LATER)
     store.outbox.add(message(SUSPECT, MOVED, title="several"), now=LATER)
     told = [{"channel": "wandb", "subject": name, "level": "broken"} for name in (RUN, "team/rl/cc33")]
-    store.restore_alerted([{**row, "at": NOW.isoformat()} for row in told])
-    store.restore_alerted([{"channel": "wandb", "subject": SETUP, "level": "moved", "at": NOW.isoformat()}])
+    store.outbox.restore([{**row, "at": NOW.isoformat()} for row in told])
+    store.outbox.restore([{"channel": "wandb", "subject": SETUP, "level": "moved", "at": NOW.isoformat()}])
     assert [queued.message.subjects for queued in store.outbox.unsent()] == [(SUSPECT,)]
-    assert {(item["subject"], item["at"]) for item in store.alerted()} == {
+    assert {(item["subject"], item["at"]) for item in store.outbox.sent()} == {
         (name, NOW.isoformat()) for name in (RUN, "team/rl/cc33", SETUP)
     }
 
 
 def test_an_alert_of_another_store_that_a_person_has_answered_since_is_not_brought_back(store):
-    store.accept(Accept(SETUP, "new image", "mia", LATER))
+    store.people.save(Accept(SETUP, "new image", "mia", LATER))
     rows = [
         {"channel": "wandb", "subject": SETUP, "level": "moved", "at": at.isoformat()} for at in (NOW, LATER)
     ]
-    store.restore_alerted(rows)
-    assert store.alerted() == []
-    store.restore_alerted([{**rows[0], "at": (LATER + timedelta(seconds=1)).isoformat()}])
-    assert store.outbox.known("wandb") == {MOVED}
+    store.outbox.restore(rows)
+    assert store.outbox.sent() == []
+    store.outbox.restore([{**rows[0], "at": (LATER + timedelta(seconds=1)).isoformat()}])
+    assert store.outbox.alerted("wandb") == {MOVED}
 
 
 def test_a_setup_that_is_accepted_can_be_told_again_and_its_waiting_message_goes(store):
     store.outbox.add(message(MOVED), now=NOW)
     store.outbox.add(message(BROKEN, Subject(SETUP, "doubted")), now=NOW)
-    store.accept(Accept(SETUP, "new image", "mia", LATER))
-    assert store.outbox.known("wandb") == {BROKEN}
+    store.people.save(Accept(SETUP, "new image", "mia", LATER))
+    assert store.outbox.alerted("wandb") == {BROKEN}
     assert [queued.message.subjects for queued in store.outbox.unsent()] == [(BROKEN,)]
 
 
 def test_accepting_a_setup_forgets_no_later_alert(store):
     store.outbox.add(message(MOVED), now=LATER)
-    store.accept(Accept(SETUP, "new image", "mia", NOW))
-    assert store.outbox.known("wandb") == {MOVED}
+    store.people.save(Accept(SETUP, "new image", "mia", NOW))
+    assert store.outbox.alerted("wandb") == {MOVED}
 
 
 def test_a_run_read_on_both_sides_is_told_once_whichever_came_first(store):
-    store.save_readings(DISK, [from_disk("aa11")], now=NOW)
+    store.sources.save_readings(DISK, [from_disk("aa11")], now=NOW)
     store.outbox.add(message(Subject("_/rl/aa11", "broken"), channel="webhook"), now=NOW)
     store.outbox.add(message(Subject("_/rl/aa11", "suspect"), channel="webhook"), now=NOW)
-    store.restore_alerted([{"channel": "webhook", "subject": RUN, "level": "suspect", "at": NOW.isoformat()}])
-    store.save_readings(SERVER, [from_server("aa11")], now=NOW)
-    assert store.outbox.known("webhook") == {BROKEN, Subject(RUN, "suspect")}
+    store.outbox.restore([{"channel": "webhook", "subject": RUN, "level": "suspect", "at": NOW.isoformat()}])
+    store.sources.save_readings(SERVER, [from_server("aa11")], now=NOW)
+    assert store.outbox.alerted("webhook") == {BROKEN, Subject(RUN, "suspect")}
 
 
 def test_mutes_are_kept_and_forgotten_and_make_the_verdicts_stale(store):
     first = Mute(SETUP, LATER, "mia", NOW)
-    store.mute(first)
-    assert store.mutes() == {SETUP: first}
-    assert store.stale
-    store.save_judged([], [], now=NOW)
-    store.end_mutes(now=LATER - timedelta(seconds=1))
-    assert (store.mutes(), store.stale) == ({SETUP: first}, False)
-    store.end_mutes(now=LATER)
-    assert (store.mutes(), store.stale) == ({}, True)
-    assert not store.retract(Retraction("mute", SETUP, LATER))
+    store.people.save(first)
+    assert store.people.mutes() == {SETUP: first}
+    assert store.notes.stale
+    store.verdicts.save([], [], now=NOW)
+    store.people.end_mutes(now=LATER - timedelta(seconds=1))
+    assert (store.people.mutes(), store.notes.stale) == ({SETUP: first}, False)
+    store.people.end_mutes(now=LATER)
+    assert (store.people.mutes(), store.notes.stale) == ({}, True)
+    assert not store.people.retract(Retraction("mute", SETUP, LATER))
 
 
 def test_it_knows_where_a_run_is_and_when_it_was_heard_of(store):
-    store.save_readings(SERVER, [from_server("aa11"), from_server("bb22")], now=NOW)
-    store.save_readings(DISK, [from_disk("cc33", gap=0.0161)], now=NOW)
-    store.save_judged([], [], now=NOW)
-    store.hear({RUN: LATER, "team/rl/unknown": LATER})
-    store.mark_deleted([OTHER], now=NOW)
-    assert store.whereabouts([RUN, OTHER, "_/rl/cc33", "team/rl/unknown"]) == {
-        RUN: Whereabouts(on_server=True, deleted=False, heard_at=LATER),
-        OTHER: Whereabouts(on_server=True, deleted=True, heard_at=None),
-        "_/rl/cc33": Whereabouts(
-            on_server=False, deleted=False, heard_at=datetime.fromtimestamp(1_700_000_000, UTC)
+    store.sources.save_readings(SERVER, [from_server("aa11"), from_server("bb22")], now=NOW)
+    store.sources.save_readings(DISK, [from_disk("cc33", gap=0.0161)], now=NOW)
+    store.verdicts.save([], [], now=NOW)
+    store.runs.save_heartbeats({RUN: LATER, "team/rl/unknown": LATER})
+    store.runs.mark_deleted([OTHER], now=NOW)
+    assert store.runs.presence([RUN, OTHER, "_/rl/cc33", "team/rl/unknown"]) == {
+        RUN: RunPresence(on_server=True, deleted=False, seen_at=LATER),
+        OTHER: RunPresence(on_server=True, deleted=True, seen_at=None),
+        "_/rl/cc33": RunPresence(
+            on_server=False, deleted=False, seen_at=datetime.fromtimestamp(1_700_000_000, UTC)
         ),
     }
-    assert not store.stale  # a heartbeat changes no verdict
+    assert not store.notes.stale  # a heartbeat changes no verdict

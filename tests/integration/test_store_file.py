@@ -21,7 +21,7 @@ from step0_wandb.store import Store, store_exists
 from tests.support.stored import NOW, SERVER, from_server
 store = Store.open(sys.argv[1], mode="write")
 with store.transaction():
-    store.save_readings(SERVER, [from_server(f"b{at}") for at in range(2000)], now=NOW)
+    store.sources.save_readings(SERVER, [from_server(f"b{at}") for at in range(2000)], now=NOW)
     print("written", flush=True)
     sys.stdin.readline()
 store.close()
@@ -39,7 +39,7 @@ def path(tmp_path):
 def filled(path):
     """Return the path of a store with one run."""
     with Store.open(path, mode="write") as store:
-        store.save_readings(SERVER, [from_server()], now=NOW)
+        store.sources.save_readings(SERVER, [from_server()], now=NOW)
     return path
 
 
@@ -61,7 +61,7 @@ def picture(path):
 
 def keys_of(path, mode="read"):
     with Store.open(path, mode=mode) as store:
-        return store.keys()
+        return store.runs.keys()
 
 
 def make(path, script):
@@ -82,7 +82,7 @@ def test_a_store_is_made_where_there_is_none_with_the_folders_to_it(tmp_path):
 def test_any_file_name_will_do(tmp_path, name):
     path = tmp_path / name
     with Store.open(path, mode="write") as store:
-        store.save_readings(SERVER, [from_server()], now=NOW)
+        store.sources.save_readings(SERVER, [from_server()], now=NOW)
     assert keys_of(path) == (KEY,)
     assert names(tmp_path) == sorted([name, f"{name}.lock"])
 
@@ -130,8 +130,8 @@ def test_a_writer_killed_in_a_transaction_leaves_the_store_as_it_was(filled):
     holder.communicate()
     assert keys_of(filled) == (KEY,)
     with Store.open(filled, mode="write") as store:
-        assert store.keys() == (KEY,)
-        store.save_readings(SERVER, [from_server("b")], now=NOW)
+        assert store.runs.keys() == (KEY,)
+        store.sources.save_readings(SERVER, [from_server("b")], now=NOW)
     assert keys_of(filled) == (KEY, "team/rl/b")
 
 
@@ -141,9 +141,9 @@ def test_a_full_disk_changes_nothing(filled):
             pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
             connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(StoreError, match="disk is full") as caught:
-            store.save_readings(SERVER, [from_server(f"b{at}") for at in range(500)], now=NOW)
+            store.sources.save_readings(SERVER, [from_server(f"b{at}") for at in range(500)], now=NOW)
         assert caught.value.hint
-        assert store.keys() == (KEY,)
+        assert store.runs.keys() == (KEY,)
     assert keys_of(filled) == (KEY,)
 
 
@@ -217,12 +217,12 @@ def test_a_directory_is_no_store(tmp_path, mode):
 
 def test_a_damaged_store_is_told_and_nothing_else_is_lost(filled):
     with Store.open(filled, mode="write") as store:
-        store.save_readings(SERVER, [from_server(f"b{at}") for at in range(500)], now=NOW)
+        store.sources.save_readings(SERVER, [from_server(f"b{at}") for at in range(500)], now=NOW)
     data = bytearray(filled.read_bytes())
     data[16384 * 2 :] = b"\xff" * len(data[16384 * 2 :])
     filled.write_bytes(data)
     with Store.open(filled, mode="read") as store, pytest.raises(StoreError, match="damaged"):
-        list(store.records())
+        list(store.runs.records())
     assert filled.read_bytes() == data
 
 
@@ -230,7 +230,7 @@ def test_a_value_that_is_damaged_is_told_like_a_damaged_file(filled):
     with closing(sqlite3.connect(filled)) as connection, connection:
         connection.execute("update templates set body = x'00ff'")
     with Store.open(filled, mode="read") as store, pytest.raises(StoreError, match="is damaged") as caught:
-        list(store.records())
+        list(store.runs.records())
     assert caught.value.hint.startswith("Move it away")
 
 
@@ -292,7 +292,7 @@ def test_reading_changes_and_leaves_nothing(filled, mode):
 def test_a_reader_cannot_write(filled):
     before = picture(filled)
     with Store.open(filled, mode="read") as store, pytest.raises(StoreError, match="may not be written"):
-        store.set_meta("a", 1)
+        store.notes.put("a", 1)
     assert picture(filled) == before
 
 
@@ -302,16 +302,16 @@ def test_readers_do_not_disturb_each_other_or_a_writer(filled):
         Store.open(filled, mode="read") as two,
         Store.open(filled, mode="write") as writer,
     ):
-        assert one.keys() == (KEY,)
-        writer.save_readings(SERVER, [from_server("b")], now=NOW)
-        assert two.keys() == one.keys() == (KEY, "team/rl/b")
+        assert one.runs.keys() == (KEY,)
+        writer.sources.save_readings(SERVER, [from_server("b")], now=NOW)
+        assert two.runs.keys() == one.runs.keys() == (KEY, "team/rl/b")
     assert names(filled.parent) == ["step0.db", "step0.db.lock"]
 
 
 def test_reading_works_where_nothing_may_be_written(open_folder):
     path = open_folder / "step0.db"
     with Store.open(path, mode="write") as store:
-        store.save_readings(SERVER, [from_server()], now=NOW)
+        store.sources.save_readings(SERVER, [from_server()], now=NOW)
     path.chmod(stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH)
     open_folder.chmod(0o555)
     before = picture(path)
@@ -324,7 +324,7 @@ def test_reading_works_where_nothing_may_be_written(open_folder):
 def test_reading_beside_a_writer_works_for_one_who_may_not_write(open_folder):
     path = open_folder / "step0.db"
     with Store.open(path, mode="write") as store:
-        store.save_readings(SERVER, [from_server()], now=NOW)
+        store.sources.save_readings(SERVER, [from_server()], now=NOW)
         with as_nobody():
             assert keys_of(path) == (KEY,)
 
@@ -332,14 +332,14 @@ def test_reading_beside_a_writer_works_for_one_who_may_not_write(open_folder):
 def test_what_may_be_torn_is_not_believed(open_folder):
     path = open_folder / "step0.db"
     with Store.open(path, mode="write") as store:
-        store.save_readings(SERVER, [from_server()], now=NOW)
+        store.sources.save_readings(SERVER, [from_server()], now=NOW)
     with as_nobody():
         reader = Store.open(path, mode="read")
     assert reader._database.file.stamp == _Stamp.of(path)
     with Store.open(path, mode="write") as store:
-        store.save_readings(SERVER, [from_server("b")], now=NOW)
+        store.sources.save_readings(SERVER, [from_server("b")], now=NOW)
     with closing(reader), pytest.raises(StoreBusyError, match="while it was read"):
-        reader.keys()
+        reader.runs.keys()
 
 
 @pytest.mark.parametrize("place", ["folder", "file"])
@@ -372,15 +372,15 @@ def test_a_file_that_may_not_be_read_is_told(open_folder):
 def test_a_copy_takes_everything_and_keeps_nothing(filled):
     before = picture(filled)
     with Store.open(filled, mode="copy") as store:
-        store.save_readings(SERVER, [from_server("b")], now=NOW)
-        assert store.keys() == (KEY, "team/rl/b")
+        store.sources.save_readings(SERVER, [from_server("b")], now=NOW)
+        assert store.runs.keys() == (KEY, "team/rl/b")
     assert picture(filled) == before
 
 
 def test_a_copy_of_nothing_is_an_empty_store_and_makes_no_file(path):
     with Store.open(path, mode="copy") as store:
-        store.save_readings(SERVER, [from_server()], now=NOW)
-        assert store.keys() == (KEY,)
+        store.sources.save_readings(SERVER, [from_server()], now=NOW)
+        assert store.runs.keys() == (KEY,)
     assert names(path.parent) == []
 
 

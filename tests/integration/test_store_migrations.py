@@ -52,33 +52,33 @@ def shape_of(connection):
 
 
 def assert_holds_what_was_written(store):
-    assert store.keys() == store.keys(source=DISK) == (HEALTHY, BROKEN)
-    assert store.record(HEALTHY) == from_disk("aa000000")[0].record
-    assert store.record(BROKEN).config == {
+    assert store.runs.keys() == store.runs.keys(source=DISK) == (HEALTHY, BROKEN)
+    assert store.runs.record(HEALTHY) == from_disk("aa000000")[0].record
+    assert store.runs.record(BROKEN).config == {
         "hf_checkpoint": "/models/Qwen3-0.6B",
         "args": {"lr": 1e-6, "seed": 2},
     }
-    assert store.facts(HEALTHY) == facts()
-    assert store.labels() == {BROKEN: Label(BROKEN, "broken", "wrong checkpoint", "mia", NOW)}
-    assert store.accepts()[SETUP].why == "new image"
-    assert store.memory(DISK).marks[mark("aa000001").path] == mark("aa000001", run=BROKEN)
-    first, second = store.judged()
+    assert store.runs.facts(HEALTHY) == facts()
+    assert store.people.labels() == {BROKEN: Label(BROKEN, "broken", "wrong checkpoint", "mia", NOW)}
+    assert store.people.accepts()[SETUP].why == "new image"
+    assert store.sources.memory(DISK).marks[mark("aa000001").path] == mark("aa000001", run=BROKEN)
+    first, second = store.verdicts.runs()
     assert (first.run, first.verdict, first.reasons) == (BROKEN, "broken", ("several times its range",))
     assert (second.verdict, second.ratio, second.range) == ("healthy", judged().ratio, setup_range())
-    assert store.setups() == [setup_range()]
-    assert store.meta("profiles") == "f1"
-    assert store.cursor(DISK) is None
+    assert store.verdicts.ranges() == [setup_range()]
+    assert store.notes.get("profiles") == "f1"
+    assert store.sources.cursor(DISK) is None
 
 
 def test_opening_an_older_store_upgrades_it_with_all_it_holds(old):
     with Store.open(old, mode="write") as store:
         assert_holds_what_was_written(store)
-        assert store.stale  # its ranges say less than those of today
-        store.save_cursor(DISK, {"page": 1})
-        store.mark_deleted([HEALTHY], now=NOW)
+        assert store.notes.stale  # its ranges say less than those of today
+        store.sources.save_cursor(DISK, {"page": 1})
+        store.runs.mark_deleted([HEALTHY], now=NOW)
     assert version_of(old) == [(f"{VERSION:04d}",)]
     with Store.open(old, mode="read") as store:
-        assert store.cursor(DISK) == {"page": 1}
+        assert store.sources.cursor(DISK) == {"page": 1}
 
 
 @pytest.mark.parametrize("mode", ["read", "copy"])
@@ -155,9 +155,9 @@ import sys
 from step0_wandb.store import Store
 heavy = lambda: sorted({"alembic", "pandas", "numpy", "scipy"} & sys.modules.keys())
 with Store.open(sys.argv[1], mode="write") as store:
-    store.save_judged((), (), now=__import__("datetime").datetime.now())
+    store.verdicts.save((), (), now=__import__("datetime").datetime.now())
 with Store.open(sys.argv[1], mode="read") as store:
-    store.judged(), store.setups(), store.sources(), store.labels()
+    store.verdicts.runs(), store.verdicts.ranges(), store.sources.states(), store.people.labels()
 print(heavy())
 Store.open(sys.argv[2], mode="write").close()
 print(heavy())

@@ -29,12 +29,12 @@ def verdict(run_id="a", **changes):
 @pytest.fixture
 def store(tmp_path):
     with Store.open(tmp_path / "step0.db", mode="write") as opened:
-        opened.save_readings(SERVER, [from_server(name) for name in "abc"], now=NOW)
+        opened.sources.save_readings(SERVER, [from_server(name) for name in "abc"], now=NOW)
         yield opened
 
 
 def save(store, *runs, setups=(), now=NOW):
-    return store.save_judged(runs, setups, now=now)
+    return store.verdicts.save(runs, setups, now=now)
 
 
 def writes(store):
@@ -60,7 +60,7 @@ def test_a_verdict_comes_back_as_it_was_judged(store):
     )
     odd = verdict("c", verdict="suspect", gap=math.inf, ratio=math.inf, p_value=0.0, ppo_kl=-0.0)
     save(store, whole, bare, odd)
-    back = {run.run: run for run in store.judged()}
+    back = {run.run: run for run in store.verdicts.runs()}
     assert repr(back["team/rl/a"]) == repr(whole)
     assert back["team/rl/b"] == bare
     assert repr(back["team/rl/c"]) == repr(odd)
@@ -69,10 +69,12 @@ def test_a_verdict_comes_back_as_it_was_judged(store):
 def test_the_gravest_come_first_and_of_these_the_newest(store):
     names = [f"r{at}" for at in range(len(VERDICTS) * 2)]
     times = {name: NOW - timedelta(hours=at % 3) if at else None for at, name in enumerate(names)}
-    store.save_readings(SERVER, [from_server(name, created_at=times[name]) for name in names], now=NOW)
+    store.sources.save_readings(
+        SERVER, [from_server(name, created_at=times[name]) for name in names], now=NOW
+    )
     given = [verdict(name, verdict=VERDICTS[at % len(VERDICTS)]) for at, name in enumerate(names)]
     save(store, *given)
-    found = store.judged()
+    found = store.verdicts.runs()
     oldest = NOW - timedelta(days=999)
     assert found == sorted(
         found,
@@ -95,8 +97,8 @@ def test_a_range_that_moves_a_little_is_stored_and_is_no_news(store):
     save(store, verdict("a"))
     moved = verdict("a", range=setup_range(n=18, center=0.01521), reasons=("of 18 healthy runs",))
     assert save(store, moved, now=LATER) == ()
-    assert store.judged() == [moved]
-    assert store.meta("changed_at") == LATER.isoformat()
+    assert store.verdicts.runs() == [moved]
+    assert store.notes.get("changed_at") == LATER.isoformat()
 
 
 def test_a_value_that_becomes_nan_is_news(store):
@@ -111,44 +113,44 @@ def test_nothing_is_written_where_nothing_changed(store):
     statements = writes(store)
     save(store, *given, setups=[setup_range()], now=LATER)
     assert statements == []
-    assert store.meta("changed_at") == NOW.isoformat()
+    assert store.notes.get("changed_at") == NOW.isoformat()
     save(store, given[0], verdict("b", ratio=2.0), setups=[setup_range()], now=LATER)
     assert len(statements) > 0
-    assert store.meta("changed_at") == LATER.isoformat()
+    assert store.notes.get("changed_at") == LATER.isoformat()
 
 
 def test_a_run_that_is_judged_no_more_has_no_verdict(store):
     save(store, verdict("a"), verdict("b"))
     assert save(store, verdict("a")) == ()
-    assert [run.run for run in store.judged()] == ["team/rl/a"]
+    assert [run.run for run in store.verdicts.runs()] == ["team/rl/a"]
     assert save(store, verdict("a"), verdict("b")) == ("team/rl/b",)
 
 
 def test_a_verdict_on_an_unknown_run_is_a_mistake_and_changes_nothing(store):
     with pytest.raises(KeyError):
         save(store, verdict("a"), verdict("unknown"))
-    assert store.judged() == []
+    assert store.verdicts.runs() == []
 
 
 def test_who_a_run_is_and_what_people_say_of_it_are_of_today(store):
     save(store, verdict("a"))
-    store.update_runs([record("a", name="new", state="failed")])
-    store.label(Label("team/rl/a", "exclude", "trial", "mia", NOW))
-    (run,) = store.judged()
+    store.runs.update([record("a", name="new", state="failed")])
+    store.people.save(Label("team/rl/a", "exclude", "trial", "mia", NOW))
+    (run,) = store.verdicts.runs()
     assert (run.name, run.state, run.label, run.verdict) == ("new", "failed", "exclude", "healthy")
 
 
 def test_verdicts_are_found_by_what_people_ask_for(store):
-    store.save_readings(
+    store.sources.save_readings(
         SERVER,
         [from_server("d", user="noa", created_at=NOW), from_server("e", created_at=None)],
         now=NOW,
     )
-    store.save_facts([("team/rl/c", replace(facts(), setup="verl · 100%_real"))])
+    store.runs.save_facts([("team/rl/c", replace(facts(), setup="verl · 100%_real"))])
     save(store, verdict("a", verdict="broken"), *(verdict(name) for name in "bcde"))
 
     def ids(**wanted):
-        return sorted(run.run[-1] for run in store.judged(**wanted))
+        return sorted(run.run[-1] for run in store.verdicts.runs(**wanted))
 
     assert ids(verdict=["broken"]) == ["a"]
     assert ids(verdict=["broken", "healthy"]) == list("abcde")
@@ -165,12 +167,12 @@ def test_verdicts_are_found_by_what_people_ask_for(store):
 
 def test_more_keys_may_be_asked_for_than_sql_takes_at_once(store):
     save(store, verdict("a"))
-    assert len(store.judged(keys=[f"team/rl/{at:x}" for at in range(40_000)])) == 1
+    assert len(store.verdicts.runs(keys=[f"team/rl/{at:x}" for at in range(40_000)])) == 1
 
 
 def test_verdicts_are_counted_the_gravest_first(store):
     save(store, verdict("a"), verdict("b", verdict="broken"), verdict("c"))
-    assert list(store.counts().items()) == [("broken", 1), ("healthy", 2)]
+    assert list(store.verdicts.counts().items()) == [("broken", 1), ("healthy", 2)]
 
 
 def test_ranges_come_back_by_setup_and_are_replaced_as_a_whole(store):
@@ -179,52 +181,52 @@ def test_ranges_come_back_by_setup_and_are_replaced_as_a_whole(store):
         setup_range(setup="a", center=None, df=math.inf, accepted=True),
     ]
     save(store, setups=two)
-    assert store.setups() == two[::-1]
+    assert store.verdicts.ranges() == two[::-1]
     save(store, setups=[two[0]])
-    assert store.setups() == [two[0]]
+    assert store.verdicts.ranges() == [two[0]]
 
 
 def test_judging_settles_what_was_stale_and_words_of_people_raise_it_again(store):
-    assert store.stale
+    assert store.notes.stale
     save(store, verdict("a"))
-    assert not store.stale
-    store.label(Label("team/rl/a", "healthy", "why", "mia", NOW))
-    assert store.stale
+    assert not store.notes.stale
+    store.people.save(Label("team/rl/a", "healthy", "why", "mia", NOW))
+    assert store.notes.stale
     save(store, verdict("a"))
-    assert not store.retract(Retraction("label", "team/rl/none", LATER))
-    assert not store.stale
-    assert store.retract(Retraction("label", "team/rl/a", LATER))
-    assert store.stale
+    assert not store.people.retract(Retraction("label", "team/rl/none", LATER))
+    assert not store.notes.stale
+    assert store.people.retract(Retraction("label", "team/rl/a", LATER))
+    assert store.notes.stale
     save(store, verdict("a"))
-    store.accept(Accept(SETUP, "new image", "mia", NOW))
-    assert store.stale
+    store.people.save(Accept(SETUP, "new image", "mia", NOW))
+    assert store.notes.stale
     save(store, verdict("a"))
-    store.mark_stale()
-    assert store.stale
+    store.notes.mark_stale()
+    assert store.notes.stale
 
 
 def test_the_last_word_of_a_person_counts(store):
-    store.label(Label("team/rl/a", "broken", "first", "mia", NOW))
-    store.label(Label("team/rl/a", "healthy", "second", "noa", LATER))
-    store.label(Label("not/yet/known", "exclude", "'; --", "mia", NOW))
-    assert store.labels() == {
+    store.people.save(Label("team/rl/a", "broken", "first", "mia", NOW))
+    store.people.save(Label("team/rl/a", "healthy", "second", "noa", LATER))
+    store.people.save(Label("not/yet/known", "exclude", "'; --", "mia", NOW))
+    assert store.people.labels() == {
         "not/yet/known": Label("not/yet/known", "exclude", "'; --", "mia", NOW),
         "team/rl/a": Label("team/rl/a", "healthy", "second", "noa", LATER),
     }
-    store.retract(Retraction("label", "team/rl/a", LATER))
-    assert list(store.labels()) == ["not/yet/known"]
+    store.people.retract(Retraction("label", "team/rl/a", LATER))
+    assert list(store.people.labels()) == ["not/yet/known"]
 
 
 def test_an_accepted_setup_is_known_to_its_runs(store):
-    store.accept(Accept(SETUP, "first", "mia", NOW))
-    store.accept(Accept(SETUP, "again", "noa", LATER))
-    assert store.accepts() == {SETUP: Accept(SETUP, "again", "noa", LATER)}
-    assert store.frame()["accepted_at"].dt.to_pydatetime().tolist() == [LATER] * 3
+    store.people.save(Accept(SETUP, "first", "mia", NOW))
+    store.people.save(Accept(SETUP, "again", "noa", LATER))
+    assert store.people.accepts() == {SETUP: Accept(SETUP, "again", "noa", LATER)}
+    assert store.runs.frame()["accepted_at"].dt.to_pydatetime().tolist() == [LATER] * 3
 
 
 @pytest.mark.parametrize("value", [None, 0, False, "", [1, {"a": None}], "2026-11-01T00:00:00+00:00"])
 def test_a_note_comes_back_as_it_was_written(store, value):
-    store.set_meta("note", "before")
-    store.set_meta("note", value)
-    assert store.meta("note") == value
-    assert store.meta("other") is None
+    store.notes.put("note", "before")
+    store.notes.put("note", value)
+    assert store.notes.get("note") == value
+    assert store.notes.get("other") is None

@@ -223,7 +223,7 @@ def test_news_resumes_the_own_run_and_saves_the_report_in_place(lab, server):
 def test_a_run_that_ends_changes_what_is_shown_and_a_word_of_a_person_what_travels(lab, server):
     lab.sync()
     with lab.store("write") as store:
-        store.label(Label("lab/rl/rl-bad", "healthy", "a test of the alarm", "mia", NOW))
+        store.people.save(Label("lab/rl/rl-bad", "healthy", "a test of the alarm", "mia", NOW))
     assert whole(lab.sync()) == {("state", "lab/rl")}
     server.run("lab", "rl", "rl-bad").status = "finished"
     assert whole(lab.sync()) == set()  # without tables and report nothing shows it
@@ -232,17 +232,17 @@ def test_a_run_that_ends_changes_what_is_shown_and_a_word_of_a_person_what_trave
 def test_words_alerts_and_report_survive_the_loss_of_the_store(lab):
     lab.sync()
     with lab.store("write") as store:
-        store.label(Label("lab/rl/rl-bad", "healthy", "a test of the alarm", "mia", NOW))
-        [setup] = [item.setup for item in store.setups()]
-        store.accept(Accept(setup, "new image", "mia", NOW))
+        store.people.save(Label("lab/rl/rl-bad", "healthy", "a test of the alarm", "mia", NOW))
+        [setup] = [item.setup for item in store.verdicts.ranges()]
+        store.people.save(Accept(setup, "new image", "mia", NOW))
     lab.sync()
     lab.lose_store()
     assert whole(lab.sync()) == set()
     with lab.store() as store:
-        assert store.labels()["lab/rl/rl-bad"].why == "a test of the alarm"
-        assert set(store.accepts()) == {setup}
-        assert {item["subject"] for item in store.alerted()} == {"lab/rl/rl-bad", "lab/rl/rl-long"}
-        [run] = store.judged(keys=["lab/rl/rl-bad"])
+        assert store.people.labels()["lab/rl/rl-bad"].why == "a test of the alarm"
+        assert set(store.people.accepts()) == {setup}
+        assert {item["subject"] for item in store.outbox.sent()} == {"lab/rl/rl-bad", "lab/rl/rl-long"}
+        [run] = store.verdicts.runs(keys=["lab/rl/rl-bad"])
     assert (run.verdict, run.label) == ("healthy", "healthy")
     assert len(lab.server.alert_attempts) == 2
 
@@ -263,22 +263,22 @@ def other(lab, server, tmp_path):
 
 def test_what_people_said_on_either_machine_and_what_either_has_told_counts_on_both(lab, other, server):
     with lab.store("write") as store:
-        store.label(Label("lab/rl/rl-bad", "exclude", "a test of the alarm", "mia", NOW))
-        [setup] = [item.setup for item in store.setups()]
+        store.people.save(Label("lab/rl/rl-bad", "exclude", "a test of the alarm", "mia", NOW))
+        [setup] = [item.setup for item in store.verdicts.ranges()]
     assert whole(lab.sync()) == {("state", "lab/rl")}
 
     other.now += timedelta(days=2)  # long after the server has forgotten the titles of alerts
     add_miles(server, "new", 0.0490, hours=-40)
     with other.store("write") as store:
-        store.mute(Mute(setup, NOW + timedelta(days=9), "leo", NOW))
-        store.retract(Retraction("mute", setup, NOW))
+        store.people.save(Mute(setup, NOW + timedelta(days=9), "leo", NOW))
+        store.people.retract(Retraction("mute", setup, NOW))
     assert whole(other.sync()) == {("state", "lab/rl")}
     with other.store() as store:
-        assert [run.label for run in store.judged(keys=["lab/rl/rl-bad"])] == ["exclude"]
+        assert [run.label for run in store.verdicts.runs(keys=["lab/rl/rl-bad"])] == ["exclude"]
 
     lab.now += timedelta(days=4)
     with lab.store("write") as store:
-        store.retract(Retraction("label", "lab/rl/rl-bad", lab.now))
+        store.people.retract(Retraction("label", "lab/rl/rl-bad", lab.now))
     lab.sync()
     left = read_state(lab.state())
     assert (left.labels, left.mutes) == ((), ())
@@ -289,9 +289,9 @@ def test_what_people_said_on_either_machine_and_what_either_has_told_counts_on_b
 def test_what_the_other_machine_writes_during_a_sync_is_not_written_over(lab, other, server, monkeypatch):
     add_miles(server, "new", 0.0490)
     with lab.store("write") as store:
-        store.label(Label("lab/rl/rl-ok1", "healthy", "compared by hand", "mia", NOW))
+        store.people.save(Label("lab/rl/rl-ok1", "healthy", "compared by hand", "mia", NOW))
     with other.store("write") as store:
-        store.label(Label("lab/rl/rl-long", "exclude", "a copy", "leo", NOW))
+        store.people.save(Label("lab/rl/rl-long", "exclude", "a copy", "leo", NOW))
     publish = write_back.publish
 
     def sync_meanwhile(*given, **options):
@@ -309,7 +309,7 @@ def test_what_the_other_machine_writes_during_a_sync_is_not_written_over(lab, ot
     }
     assert [alert.run_id for alert in server.alerts].count("new") == 1
     with lab.store() as store:
-        assert store.labels()["lab/rl/rl-long"].why == "a copy"
+        assert store.people.labels()["lab/rl/rl-long"].why == "a copy"
 
 
 # ── where it goes ────────────────────────────────────────────────────────────
@@ -511,7 +511,7 @@ def test_a_state_of_a_later_version_is_left_alone_and_a_damaged_one_written_anew
 def test_a_state_that_cannot_be_fetched_is_not_written_over(lab, server):
     lab.sync()
     with lab.store("write") as store:
-        store.label(Label("lab/rl/rl-bad", "healthy", "keep me", "mia", NOW))
+        store.people.save(Label("lab/rl/rl-bad", "healthy", "keep me", "mia", NOW))
     lab.sync()
     lab.lose_store()
     lab.flags["server.give_up"] = "1s"
@@ -522,7 +522,7 @@ def test_a_state_that_cannot_be_fetched_is_not_written_over(lab, server):
     server.faults.clear()
     assert whole(lab.sync()) == set()
     with lab.store() as store:
-        assert store.labels()["lab/rl/rl-bad"].why == "keep me"
+        assert store.people.labels()["lab/rl/rl-bad"].why == "keep me"
 
 
 def test_a_project_that_cannot_be_read_gets_nothing_and_the_other_its_state(lab, server):
@@ -591,7 +591,7 @@ def check(lab, run_id):
 def test_without_a_store_a_run_is_judged_by_what_the_last_sync_left(lab, server):
     lab.sync()
     with lab.store("write") as store:
-        store.label(Label("lab/rl/rl-long", "exclude", "a copy", "mia", NOW))
+        store.people.save(Label("lab/rl/rl-long", "exclude", "a copy", "mia", NOW))
     lab.sync()
     lab.lose_store()
     lab.now += timedelta(minutes=14)
@@ -629,7 +629,7 @@ def test_a_state_that_cannot_be_used_is_replaced_by_reading_the_project(lab, doc
 def test_a_range_that_travels_judges_as_the_store_it_came_from(lab):
     lab.sync()
     with lab.store() as store:
-        [stored] = store.setups()
+        [stored] = store.verdicts.ranges()
     left = write_back.travelling_ranges(RemoteAddress("lab", "rl"), lab.job.context())
     [row] = left.ranges.reset_index().to_dict("records")
     assert row | {"last_run": stored.last_run} == dataclasses.asdict(stored)

@@ -29,4 +29,4 @@ def sync(folder):
 
 def verdicts(folder, prefix):
     with Store.open(folder / "step0.db", mode="read") as store:
-        return {run.verdict for run in store.judged() if run.run.rsplit("/", 1)[-1].startswith(prefix)}
+        return {run.verdict for run in store.verdicts.runs() if run.run.rsplit("/", 1)[-1].startswith(prefix)}

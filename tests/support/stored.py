@@ -95,12 +95,12 @@ def from_disk(run_id: str = "aa11", *, gap: float = 0.0152, **changes: Any) -> t
 
 def save(store: Store, *items: tuple[Reading, RunFacts], source: str = SERVER, now: datetime = NOW) -> object:
     """Store readings, as a sync does first."""
-    return store.save_readings(source, items, now=now)
+    return store.sources.save_readings(source, items, now=now)
 
 
 def judge(store: Store) -> None:
     """Take note of everything, as a sync does last."""
-    store.save_judged((), (), now=NOW)
+    store.verdicts.save((), (), now=NOW)
 
 
 @contextmanager

@@ -52,15 +52,15 @@ FULL = State(
 )
 
 
-def store(**words):
+def store(*said, alerted=()):
     """Return a store in memory with one judged run and what people said."""
     opened = Store.open(NOWHERE, mode="copy")
-    opened.save_readings(SERVER, [from_server("aa11")], now=NOW)
+    opened.sources.save_readings(SERVER, [from_server("aa11")], now=NOW)
     run = judged(run="team/rl/aa11", verdict="broken", setup=SETUP)
-    opened.save_judged([run], [setup_range(), setup_range(setup="elsewhere")], now=NOW)
-    for name, values in words.items():
-        for value in values:
-            getattr(opened, name)(value)
+    opened.verdicts.save([run], [setup_range(), setup_range(setup="elsewhere")], now=NOW)
+    for item in said:
+        opened.people.retract(item) if isinstance(item, Retraction) else opened.people.save(item)
+    opened.outbox.restore(alerted)
     return opened
 
 
@@ -159,21 +159,21 @@ def test_a_fingerprint_does_not_hear_the_last_bits_of_a_float():
 
 
 def test_what_one_store_knows_another_one_takes_over():
-    words = {
-        "label": [Label("team/rl/aa11", "healthy", "checked", "mia", NOW)],
-        "accept": [Accept(SETUP, "new image", "mia", NOW)],
-        "mute": [Mute(SETUP, LATER, "mia", NOW)],
-        "retract": [Retraction("label", "team/rl/bb22", NOW)],
-        "restore_alerted": [[ALERT]],
-    }
-    first = store(**words)
-    runs = first.judged()
+    first = store(
+        Label("team/rl/aa11", "healthy", "checked", "mia", NOW),
+        Accept(SETUP, "new image", "mia", NOW),
+        Mute(SETUP, LATER, "mia", NOW),
+        Retraction("label", "team/rl/bb22", NOW),
+        alerted=[ALERT],
+    )
+    runs = first.verdicts.runs()
     travelling = read_state(written(export_state(first, Share("team/rl"), runs, now=NOW)))
     second = Store.open(NOWHERE, mode="copy")
     import_state(second, travelling, now=NOW)
     import_state(second, travelling, now=NOW)
-    for what in ("labels", "accepts", "mutes", "retractions", "alerted"):
-        assert getattr(second, what)() == getattr(first, what)() != {}
+    for what in ("labels", "accepts", "mutes", "retractions"):
+        assert getattr(second.people, what)() == getattr(first.people, what)() != {}
+    assert second.outbox.sent() == first.outbox.sent() == [ALERT]
     assert travelling.ranges == (setup_range(),)
     assert (travelling.runs, travelling.counts) == (1, {"broken": 1})
 
@@ -181,9 +181,9 @@ def test_what_one_store_knows_another_one_takes_over():
 @pytest.mark.parametrize(("at", "kept"), [(NOW, "new"), (LATER + timedelta(hours=1), "old")])
 def test_of_two_words_on_the_same_thing_the_later_one_stays(at, kept):
     known = store(
-        label=[Label("team/rl/aa11", "broken", "old", "leo", at)],
-        accept=[Accept(SETUP, "old", "leo", at)],
-        mute=[Mute(SETUP, at + timedelta(days=9), "old", at)],
+        Label("team/rl/aa11", "broken", "old", "leo", at),
+        Accept(SETUP, "old", "leo", at),
+        Mute(SETUP, at + timedelta(days=9), "old", at),
     )
     news = replace(
         FULL,
@@ -192,9 +192,9 @@ def test_of_two_words_on_the_same_thing_the_later_one_stays(at, kept):
         mutes=(Mute(SETUP, LATER + timedelta(days=1), "new", LATER),),
     )
     import_state(known, news, now=LATER)
-    assert known.labels()["team/rl/aa11"].why == kept
-    assert known.accepts()[SETUP].why == kept
-    assert known.mutes()[SETUP].who == kept
+    assert known.people.labels()["team/rl/aa11"].why == kept
+    assert known.people.accepts()[SETUP].why == kept
+    assert known.people.mutes()[SETUP].who == kept
 
 
 EARLIER = NOW - timedelta(hours=1)
@@ -205,37 +205,38 @@ EARLIER = NOW - timedelta(hours=1)
 )
 @pytest.mark.parametrize("mine", ["word", "retraction"])
 def test_what_one_store_took_back_no_other_brings_back_unless_it_was_said_again(mine, said, taken_back, kept):
-    words = {
-        "label": [Label("team/rl/aa11", "healthy", "why", "mia", said)],
-        "mute": [Mute(SETUP, LATER + timedelta(days=9), "mia", said)],
-    }
-    retractions = {
-        "retract": [Retraction("label", "team/rl/aa11", taken_back), Retraction("mute", SETUP, taken_back)]
-    }
-    first, second = (store(**words), store(**retractions))[:: 1 if mine == "word" else -1]
-    travelling = export_state(second, Share("team/rl"), second.judged(), now=NOW)
+    words = (
+        Label("team/rl/aa11", "healthy", "why", "mia", said),
+        Mute(SETUP, LATER + timedelta(days=9), "mia", said),
+    )
+    retractions = (Retraction("label", "team/rl/aa11", taken_back), Retraction("mute", SETUP, taken_back))
+    first, second = (store(*words), store(*retractions))[:: 1 if mine == "word" else -1]
+    travelling = export_state(second, Share("team/rl"), second.verdicts.runs(), now=NOW)
     import_state(first, travelling, now=NOW)
-    assert (list(first.labels()), list(first.mutes())) == (["team/rl/aa11"] * kept, [SETUP] * kept)
-    assert first.retractions() == tuple(retractions["retract"])
+    assert (list(first.people.labels()), list(first.people.mutes())) == (
+        ["team/rl/aa11"] * kept,
+        [SETUP] * kept,
+    )
+    assert first.people.retractions() == retractions
 
 
 def test_a_tag_speaks_on_whatever_was_taken_back_in_a_shell():
-    known = store(label=[Label("team/rl/aa11", "broken", "", BY_TAG, EARLIER)])
-    assert not known.retract(Retraction("label", "team/rl/aa11", NOW))
-    assert known.labels()["team/rl/aa11"].who == BY_TAG
+    known = store(Label("team/rl/aa11", "broken", "", BY_TAG, EARLIER))
+    assert not known.people.retract(Retraction("label", "team/rl/aa11", NOW))
+    assert known.people.labels()["team/rl/aa11"].who == BY_TAG
 
 
 def test_a_word_from_the_shell_beats_a_tag_and_a_tag_does_not_travel():
-    known = store(label=[Label("team/rl/aa11", "broken", "", BY_TAG, LATER)])
-    assert export_state(known, Share("team/rl"), known.judged(), now=NOW).labels == ()
+    known = store(Label("team/rl/aa11", "broken", "", BY_TAG, LATER))
+    assert export_state(known, Share("team/rl"), known.verdicts.runs(), now=NOW).labels == ()
     import_state(known, FULL, now=NOW)
-    assert known.labels()["team/rl/aa11"].label == "healthy"
+    assert known.people.labels()["team/rl/aa11"].label == "healthy"
 
 
 def test_a_mute_that_is_over_is_not_taken_over():
     known = store()
     import_state(known, FULL, now=LATER)
-    assert known.mutes() == {}
+    assert known.people.mutes() == {}
 
 
 @pytest.mark.parametrize(
@@ -250,7 +251,7 @@ def test_a_project_gets_the_words_on_its_own_runs_and_the_first_one_those_on_run
     keys = {"rl": "team/rl/aa11", "sft": "team/sft/bb22", "disk": "_/rl/cc33"}
     words = [Label(key, "broken", "why", "mia", NOW) for key in keys.values()]
     alerts = [{**ALERT, "subject": key} for key in keys.values()]
-    known = store(label=words, restore_alerted=[alerts])
+    known = store(*words, alerted=alerts)
     found = export_state(known, share, [], now=NOW)
     wanted = {keys[name] for name in mine.split()}
     assert {label.run for label in found.labels} == wanted
@@ -259,8 +260,8 @@ def test_a_project_gets_the_words_on_its_own_runs_and_the_first_one_those_on_run
 
 def test_a_setup_goes_where_its_runs_are():
     accepts = [Accept(setup, "", "mia", NOW) for setup in (SETUP, "elsewhere", "gone")]
-    known = store(accept=accepts)
-    runs = known.judged()
+    known = store(*accepts)
+    runs = known.verdicts.runs()
     first = export_state(known, Share("team/rl", takes_rest=True), runs, now=NOW)
     other = export_state(known, Share("team/sft", others=frozenset({"team/rl"})), [], now=NOW)
     assert [item.setup for item in first.ranges] == [SETUP]

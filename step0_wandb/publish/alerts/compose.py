@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from step0_wandb.explanations.installed import Installed
     from step0_wandb.profiles import Profiles
     from step0_wandb.records import JudgedRun
-    from step0_wandb.store import Whereabouts
+    from step0_wandb.store import RunPresence
     from step0_wandb.store.outbox import Channel, Severity
 
 _ORDER = ("broken", "suspect", "moved", "doubted")
@@ -46,7 +46,7 @@ class Item:
     on_server: bool
 
     @classmethod
-    def of(cls, subject: Subject, runs: Sequence[JudgedRun], places: dict[str, Whereabouts]) -> Item:
+    def of(cls, subject: Subject, runs: Sequence[JudgedRun], places: dict[str, RunPresence]) -> Item:
         """Return the item; of a setup that is seen on a server and on disk the runs on the server count."""
         on_server = any(places[run.run].on_server for run in runs)
         some = [run for run in runs if places[run.run].on_server is on_server]
@@ -92,7 +92,7 @@ class Newsroom:
     """
 
     def __init__(
-        self, installed: Installed, places: dict[str, Whereabouts], *, clock: Callable[[], datetime]
+        self, installed: Installed, places: dict[str, RunPresence], *, clock: Callable[[], datetime]
     ) -> None:
         self._installed = replace(installed, give_up_s=_PATIENCE_S)
         self._store = installed.store
@@ -112,7 +112,7 @@ class Newsroom:
         digest : int
             How many messages are not too many.
         """
-        told = self._store.outbox.known(channel)
+        told = self._store.outbox.alerted(channel)
         new = sorted(
             (item for item in items if item.is_in(channel) and not item.is_told(told)),
             key=lambda item: item.order,
@@ -160,7 +160,7 @@ class Newsroom:
         )
 
     def _setup_title(self, item: Item) -> str:
-        accepted = self._store.accepts().get(item.subject.name)
+        accepted = self._store.people.accepts().get(item.subject.name)
         return words.setup_title(item.subject.name, item.subject.level, accepted.at if accepted else None)
 
     def _text(self, item: Item) -> str:
@@ -180,7 +180,7 @@ class Newsroom:
 
     @cached_property
     def _notes(self) -> dict[str, str]:
-        return {setup.setup: setup.note for setup in self._store.setups()}
+        return {setup.setup: setup.note for setup in self._store.verdicts.ranges()}
 
     @property
     def _profiles(self) -> Profiles:
@@ -194,18 +194,18 @@ class Newsroom:
     def _judged(self, setup: str | None) -> list[JudgedRun]:
         """Return the runs that one of this setup is compared with: all where the setup has no healthy one."""
         if setup not in self._peers:
-            own = self._store.judged(setup=setup) if setup else []
+            own = self._store.verdicts.runs(setup=setup) if setup else []
             healthy = any(run.verdict == "healthy" for run in own)
-            self._peers[setup] = own if healthy else self._store.judged()
+            self._peers[setup] = own if healthy else self._store.verdicts.runs()
         return self._peers[setup]
 
     def _stake(self, run: JudgedRun) -> words.Stake:
-        record = self._store.record(run.run)
+        record = self._store.runs.record(run.run)
         profile = self._profiles.by_name.get(run.profile or "")
         gpus = profile.gpu_count(record.config) if profile and record else None
         if run.state not in ALIVE:
             return words.Stake(gpus)
-        heard = min(self._places[run.run].heard_at or self._now, self._now)
+        heard = min(self._places[run.run].seen_at or self._now, self._now)
         logged = self._step0_at(run)
         began = logged or run.created_at
         spent = heard - began if began and began <= heard else None
@@ -213,7 +213,7 @@ class Newsroom:
 
     def _step0_at(self, run: JudgedRun) -> datetime | None:
         """Return when step 0 was logged, where its row says so and that can be."""
-        facts = self._store.facts(run.run)
+        facts = self._store.runs.facts(run.run)
         seconds = facts.step0.row.get("_timestamp", 0.0) if facts else 0.0
         if not 0 < seconds <= self._now.timestamp():
             return None

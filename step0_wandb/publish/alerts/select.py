@@ -52,7 +52,7 @@ def queue(
     channels: list[Channel] = ["log", "wandb", "webhook"] if settings.webhook_env else ["log", "wandb"]
     standing = _standing(store, result, settings.levels, now=now)
     keys = result.runs["run"].tolist()
-    places = store.whereabouts({keys[at] for some in standing.values() for at in some})
+    places = store.runs.presence({keys[at] for some in standing.values() for at in some})
     standing = _only(standing, lambda at: not places[keys[at]].deleted)
     _withdraw(store, standing, channels)
     fresh = _fresh(result, since=now - settings.since)
@@ -86,9 +86,9 @@ def deliver(
             continue
         failure = None if dry_run else delivery.send(queued.message)
         if failure is not None:
-            store.outbox.failed(queued.number, failure)
+            store.outbox.mark_failed(queued.number, failure)
         elif not dry_run:
-            store.outbox.sent(queued.number, now=context.clock())
+            store.outbox.mark_sent(queued.number, now=context.clock())
         told += _told(queued, sent=not dry_run and failure is None, error=failure)
     return tuple(told)
 
@@ -112,7 +112,7 @@ def _standing(store: Store, result: Judgement, levels: Sequence[str], *, now: da
     """Return all that people should know of, new or old, told or not."""
     import numpy as np
 
-    muted = [setup for setup, mute in store.mutes().items() if mute.until > now]
+    muted = [setup for setup, mute in store.people.mutes().items() if mute.until > now]
     setups, runs = result.runs["setup"].tolist(), result.runs["run"].tolist()
     heard = ~np.isin(result.runs["setup"].to_numpy(dtype=str), muted)
     found: _Positions = defaultdict(list)

@@ -129,7 +129,7 @@ def export_state(store: Store, share: Share, runs: Sequence[JudgedRun], *, now: 
         Those of the share.
     """
     setups = {run.setup for run in runs if run.setup}
-    known = {item.setup for item in store.setups()}
+    known = {item.setup for item in store.verdicts.ranges()}
 
     def concerns(name: str) -> bool:
         """Return whether a run or a setup of that name belongs to the share."""
@@ -143,14 +143,14 @@ def export_state(store: Store, share: Share, runs: Sequence[JudgedRun], *, now: 
         written_at=now,
         runs=len(runs),
         counts=counts,
-        ranges=tuple(item for item in store.setups() if item.setup in setups),
+        ranges=tuple(item for item in store.verdicts.ranges() if item.setup in setups),
         labels=tuple(
-            label for run, label in store.labels().items() if share.has(run) and label.who != BY_TAG
+            label for run, label in store.people.labels().items() if share.has(run) and label.who != BY_TAG
         ),
-        accepts=tuple(accept for setup, accept in store.accepts().items() if concerns(setup)),
-        mutes=tuple(mute for setup, mute in store.mutes().items() if concerns(setup)),
-        retractions=tuple(word for word in store.retractions() if concerns(word.name)),
-        alerted=tuple(item for item in store.alerted() if concerns(str(item["subject"]))),
+        accepts=tuple(accept for setup, accept in store.people.accepts().items() if concerns(setup)),
+        mutes=tuple(mute for setup, mute in store.people.mutes().items() if concerns(setup)),
+        retractions=tuple(word for word in store.people.retractions() if concerns(word.name)),
+        alerted=tuple(item for item in store.outbox.sent() if concerns(str(item["subject"]))),
     )
 
 
@@ -160,24 +160,24 @@ def import_state(store: Store, state: State, *, now: datetime) -> None:
     Taking something back is a word too. So the stores of several machines that sync one project come to
     know the same, whichever of them writes last.
     """
-    labels, accepts, mutes = store.labels(), store.accepts(), store.mutes()
+    labels, accepts, mutes = store.people.labels(), store.people.accepts(), store.people.mutes()
     with store.transaction():
         for word in state.retractions:
-            store.retract(word)
-        retracted = {(word.what, word.name): word.at for word in store.retractions()}
+            store.people.retract(word)
+        retracted = {(word.what, word.name): word.at for word in store.people.retractions()}
         for label in state.labels:
             known = labels.get(label.run)
             is_later = known is None or known.who == BY_TAG or known.at < label.at
             if is_later and label.at > retracted.get(("label", label.run), _NEVER):
-                store.label(label)
+                store.people.save(label)
         for accept in state.accepts:
             if accept.setup not in accepts or accepts[accept.setup].at < accept.at:
-                store.accept(accept)
+                store.people.save(accept)
         for mute in state.mutes:
             is_later = mute.setup not in mutes or mutes[mute.setup].at < mute.at
             if is_later and mute.until > now and mute.at > retracted.get(("mute", mute.setup), _NEVER):
-                store.mute(mute)
-        store.restore_alerted(state.alerted)
+                store.people.save(mute)
+        store.outbox.restore(state.alerted)
 
 
 class DamagedStateError(SourceError):

@@ -112,7 +112,7 @@ class Memory:
     @classmethod
     def of(cls, store: Store, target: Target) -> Memory:
         """Return what is remembered; nothing where the store has not met the project yet."""
-        note = cast("dict[str, Json] | None", store.meta(f"wandb:{target}"))
+        note = cast("dict[str, Json] | None", store.notes.get(f"wandb:{target}"))
         if note is None:
             return cls()
         return cls(cast("dict[str, str]", note["marks"]), cast("str | None", note["report"]))
@@ -120,11 +120,11 @@ class Memory:
     @staticmethod
     def has_met(store: Store, target: Target) -> bool:
         """Return whether the store knows what lay in the project when it came there first."""
-        return store.meta(f"wandb:{target}") is not None
+        return store.notes.get(f"wandb:{target}") is not None
 
     def save(self, store: Store, target: Target) -> None:
         """Remember this from now on."""
-        store.set_meta(f"wandb:{target}", {"marks": dict(self.marks), "report": self.report})
+        store.notes.put(f"wandb:{target}", {"marks": dict(self.marks), "report": self.report})
 
 
 def targets(texts: Sequence[str], loaded: Loaded) -> tuple[Target, ...]:
@@ -242,7 +242,7 @@ class Content:
         state = export_state(store, target.share, own, now=now)
         if not target.shows:
             return cls(target, own, state)
-        changed = store.meta("changed_at")
+        changed = store.notes.get("changed_at")
         as_of = datetime.fromisoformat(changed) if isinstance(changed, str) else now
         shown = {"runs": runs_table(own), "setups": setups_table(state.ranges)}
         tables = process.Tables(shown, count_metrics(own, state.ranges))

@@ -79,7 +79,7 @@ def restore(
         if target.texts and set(target.texts) <= set(unread):
             continue
         try:
-            if target.travels and (store.stale or not Memory.has_met(store, target)):
+            if target.travels and (store.notes.stale or not Memory.has_met(store, target)):
                 _meet(store, target, context)
         except DamagedStateError as error:
             problems.append(Problem(str(target), f"{error.message}; it is written anew"))
@@ -113,7 +113,7 @@ def _meet(store: Store, target: Target, context: Context) -> bool:
 
 def outdate(store: Store) -> None:
     """Note that W&B does not show what the store says; called in the transaction that changes it."""
-    store.set_meta(DONE, None)
+    store.notes.put(DONE, None)
 
 
 def publish(store: Store, ready: Ready, context: Context, *, dry_run: bool, anew: bool = False) -> Published:
@@ -127,10 +127,10 @@ def publish(store: Store, ready: Ready, context: Context, *, dry_run: bool, anew
         Write everything, changed or not.
     """
     places = [f"{target} {target.shows} {target.travels}" for target in ready.targets]
-    done = fingerprint([places, store.alerted()])
-    if not ready.targets or (store.meta(DONE) == done and not anew):
+    done = fingerprint([places, store.outbox.sent()])
+    if not ready.targets or (store.notes.get(DONE) == done and not anew):
         return Published(problems=ready.problems)
-    runs = store.judged()
+    runs = store.verdicts.runs()
     written: list[Written] = []
     problems = list(ready.problems)
     for target in ready.targets:
@@ -146,7 +146,7 @@ def publish(store: Store, ready: Ready, context: Context, *, dry_run: bool, anew
         written += result.written
         problems += result.problems
     if not problems:
-        store.set_meta(DONE, done)
+        store.notes.put(DONE, done)
     return Published(tuple(written), tuple(problems))
 
 
@@ -156,7 +156,7 @@ def _write(store: Store, content: Content, context: Context, *, anew: bool) -> P
     if target.travels and content.news(Memory.of(store, target), anew=anew):
         try:
             if _meet(store, target, context):
-                content = Content.of(store, target, store.judged(), now=context.clock())
+                content = Content.of(store, target, store.verdicts.runs(), now=context.clock())
         except DamagedStateError:
             pass  # `restore` has told, or the next sync will; it is written anew, and nothing can be lost of it
     return write(store, content, Memory.of(store, target), context, anew=anew)

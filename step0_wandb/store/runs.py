@@ -1,0 +1,222 @@
+"""Runs out of the store: as records, as facts, and as a DataFrame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import func, select, update
+
+from step0_wandb.records import ALIVE, chunks
+from step0_wandb.store.columns import Wanted, columns_of, frame_of
+from step0_wandb.store.notes import Notes
+from step0_wandb.store.rows import facts_columns, facts_of, identity_of, record_of, rows_of, tags_text
+from step0_wandb.store.schema import accepts, clean, labels, marks, run_sources, runs, sources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import pandas as pd
+    from sqlalchemy import ColumnElement, Connection, Row, Select
+
+    from step0_wandb.records import Json, RunFacts, RunRecord
+    from step0_wandb.sources.base import RunUpdate
+    from step0_wandb.store.database import Database
+    from step0_wandb.store.rows import Columns
+
+PAGE = 1000
+"""Runs that are read at once where each is unpacked."""
+_HEAVY = ("config", "rows")
+
+
+@dataclass(frozen=True, slots=True)
+class RunPresence:
+    """Where a run was read, and when it last showed a sign of life.
+
+    Attributes
+    ----------
+    on_server : bool
+        Whether the run was read from a server.
+    deleted : bool
+        Whether its server has deleted it.
+    seen_at : datetime or None
+        In UTC: the heartbeat on a server, the last write on disk.
+    """
+
+    on_server: bool
+    deleted: bool
+    seen_at: datetime | None
+
+
+class RunStore:
+    """Stored runs, by key."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def record(self, key: str) -> RunRecord | None:
+        """Return one run as its source gave it; None for an unknown key."""
+        with self._database.transaction() as connection:
+            row = connection.execute(select(runs).where(runs.c.run == key)).first()
+            return record_of(row, self._database.templates) if row else None
+
+    def records(self, *, status: str | None = None, setup: str | None = None) -> Iterator[RunRecord]:
+        """Yield runs as their sources gave them, by key; of one step-0 status or one setup."""
+        pairs = ((runs.c.step0, status), (runs.c.setup, setup))
+        wanted = select(runs).where(*(column == value for column, value in pairs if value))
+        last = ""
+        while True:
+            with self._database.transaction() as connection:
+                page = wanted.where(runs.c.run > last).order_by(runs.c.run).limit(PAGE)
+                rows = connection.execute(page).all()
+                records = [record_of(row, self._database.templates) for row in rows]
+            yield from records
+            if len(rows) < PAGE:
+                return
+            last = rows[-1].run
+
+    def configs(self, keys: Iterable[str]) -> Iterator[Mapping[str, Json]]:
+        """Yield the config of each run that is known, in the order of the keys."""
+        return (record.config for key in keys if (record := self.record(key)) is not None)
+
+    def facts(self, key: str) -> RunFacts | None:
+        """Return what profiles and settings made of one run; None for an unknown key."""
+        with self._database.transaction() as connection:
+            row = connection.execute(select(runs).where(runs.c.run == key)).first()
+            return (
+                facts_of(row, self._database.plans, rows_of(row, self._database.templates)) if row else None
+            )
+
+    def files(self, key: str) -> tuple[str, ...]:
+        """Return the paths of the ``.wandb`` files that a run was read from, sorted; empty off disk."""
+        of_run = select(marks.c.path).join(runs, runs.c.id == marks.c.run).where(runs.c.run == key)
+        with self._database.transaction() as connection:
+            return tuple(sorted(set(connection.execute(of_run).scalars())))
+
+    def presence(self, keys: Iterable[str]) -> dict[str, RunPresence]:
+        """Return by key where runs were read and when they were last seen; unknown keys are left out."""
+        written = select(func.max(marks.c.mtime_ns)).where(marks.c.run == runs.c.id).scalar_subquery()
+        columns = (runs.c.run, runs.c.origin, runs.c.deleted_at, runs.c.heartbeat_at)
+        wanted: Select[Any] = select(*columns, written.label("written"))
+        with self._database.transaction() as connection:
+            return {
+                row.run: RunPresence(row.origin == "server", row.deleted_at is not None, _seen_at(row))
+                for some in chunks(map(clean, keys), PAGE)
+                for row in connection.execute(wanted.where(runs.c.run.in_(some)))
+            }
+
+    def keys(
+        self, *, source: str | None = None, status: str | None = None, alive: bool | None = None
+    ) -> tuple[str, ...]:
+        """Return run keys in their order: of one source, of one step-0 status, still alive or not."""
+        where: list[ColumnElement[bool]] = []
+        if source is not None:
+            shown = select(run_sources.c.run).join(sources, sources.c.id == run_sources.c.source_id)
+            where.append(runs.c.id.in_(shown.where(sources.c.source == source)))
+        if status is not None:
+            where.append(runs.c.step0 == status)
+        if alive is not None:
+            where.append(runs.c.state.in_(ALIVE) == alive)
+        return self._keys(*where)
+
+    def find(self, text: str) -> tuple[str, ...]:
+        """Return the keys that a person may mean by a key, a bare run id or a display name.
+
+        More than one means that the text is not unique, none that it is not known.
+        """
+        own_key = runs.c.run.in_((text, f"_/{text}"))  # offline runs show no entity
+        candidates = (own_key, runs.c.run_id == text, runs.c.name == text)
+        return next((keys for where in candidates if (keys := self._keys(where))), ())
+
+    def frame(self, *, config: Sequence[str] = (), metrics: Sequence[str] = ()) -> pd.DataFrame:
+        """Return all runs as a DataFrame, one row a run, ordered by key; see `columns.COLUMNS`.
+
+        Parameters
+        ----------
+        config : sequence of str
+            Config keys to add as columns, as dotted paths.
+        metrics : sequence of str
+            Numbers of the step-0 row to add as columns.
+        """
+        wanted = Wanted(tuple(config), tuple(metrics))
+        with self._database.transaction() as connection:
+            rows = sorted(self._columns(connection, wanted), key=itemgetter("run"))
+        return frame_of(rows, wanted)
+
+    # ── what changes ────────────────────────────────────────────────────────
+
+    def save_facts(self, items: Iterable[tuple[str, RunFacts]]) -> None:
+        """Replace what profiles and settings make of stored runs, by run key, where it differs."""
+        database = self._database
+        with database.transaction() as connection:
+            for some in chunks(items, PAGE):
+                facts = {clean(key): item for key, item in some}
+                for row in connection.execute(select(runs).where(runs.c.run.in_(facts))).all():
+                    history = rows_of(row, database.templates)
+                    self._update(row, facts_columns(facts[row.run], history, database.plans))
+
+    def update(self, updates: Iterable[RunUpdate]) -> None:
+        """Change name, state and tags of runs; unknown runs are left out."""
+        with self._database.transaction() as connection:
+            for change in updates:
+                row = connection.execute(select(runs).where(runs.c.run == change.key)).first()
+                if row is not None:
+                    columns = {"name": change.name, "state": change.state, "tags": tags_text(change.tags)}
+                    self._update(row, columns)
+
+    def mark_deleted(self, keys: Iterable[str], *, now: datetime) -> None:
+        """Mark runs that their server has deleted; they stay, and a later reading removes the mark."""
+        with self._database.transaction() as connection:
+            for key in keys:
+                connection.execute(update(runs).where(runs.c.run == key).values(deleted_at=now))
+
+    def save_heartbeats(self, heartbeats: Mapping[str, datetime]) -> None:
+        """Note when running runs last sent a heartbeat, by run key; verdicts do not depend on it."""
+        with self._database.transaction() as connection:
+            for key, moment in heartbeats.items():
+                connection.execute(update(runs).where(runs.c.run == clean(key)).values(heartbeat_at=moment))
+
+    def _keys(self, *where: ColumnElement[bool]) -> tuple[str, ...]:
+        with self._database.transaction() as connection:
+            return tuple(connection.execute(select(runs.c.run).where(*where).order_by(runs.c.run)).scalars())
+
+    def _update(self, row: Row[Any], columns: Columns) -> None:
+        """Write the columns that differ; the runs must be judged again then."""
+        changes = {name: value for name, value in columns.items() if value != getattr(row, name)}
+        if changes:
+            self._database.connection.execute(update(runs).where(runs.c.id == row.id).values(changes))
+            Notes(self._database).mark_stale()
+
+    def _columns(self, connection: Connection, wanted: Wanted) -> Iterator[Columns]:
+        database = self._database
+        heavy = bool(wanted.names())
+        needed = [column for column in runs.c if heavy or column.name not in _HEAVY]
+        labeled = (labels.c.label, labels.c.why.label("label_why"), labels.c.who.label("label_who"))
+        joined: Select[Any] = select(*needed, *labeled).outerjoin(labels, labels.c.run == runs.c.run)
+        accepted = {row.setup: row.at for row in connection.execute(select(accepts))}
+        for row in connection.execute(joined):
+            rows = rows_of(row, database.templates) if wanted.metrics else ()
+            config = (
+                database.templates.unpack_under(wanted.config, row.config_template, row.config)
+                if wanted.config
+                else {}
+            )
+            run, facts = identity_of(row, config=config, rows=rows), facts_of(row, database.plans, rows)
+            yield {
+                **columns_of(run, facts),
+                **(wanted.columns_of(run, facts) if heavy else {}),
+                "label": row.label,
+                "label_why": row.label_why,
+                "label_who": row.label_who,
+                "accepted_at": accepted.get(row.setup),
+                "conflict": row.conflict,
+            }
+
+
+def _seen_at(row: Row[Any]) -> datetime | None:
+    heartbeat: datetime | None = row.heartbeat_at
+    if heartbeat is not None or row.written is None:
+        return heartbeat
+    return datetime.fromtimestamp(row.written / 1e9, UTC)
