@@ -1,17 +1,21 @@
-"""The demo's runs as data: what each process of each run logs, and when."""
+"""The demo's runs as data: what each process of each run logs, and when.
+
+`scenario.toml` says what the runs of a framework have in common (``framework``), and what people started
+(``launch``, each with its ``runs``).
+"""
 
 from __future__ import annotations
 
 import random
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from datetime import datetime
 
     from step0_wandb.records import Json
@@ -20,115 +24,27 @@ SCENARIO = Path(__file__).with_name("scenario.toml")
 STARTUP_S = 150.0
 """From a run's start to its first row: loading the model, starting the engine."""
 NOISE = 0.03
-"""Relative spread of the numbers that are told as noisy."""
+"""Relative spread of the numbers that vary from row to row."""
 GOODBYE_S = 60.0
 """From a run's last row to its end."""
 PROCESS_STARTS_S = {"driver": 0.0, "rollout": 11.0, "trainer": 23.0}
 """When the processes of a split run open their directories."""
 EXIT_CODES = {"finished": 0, "failed": 1, "running": None}
 
-Process = Literal["rollout", "trainer"]
-
-
-@dataclass(frozen=True, slots=True)
-class RowSpec:
-    """One kind of history row of a framework.
-
-    Attributes
-    ----------
-    each : {"run", "rollout", "step"}
-        How often it is logged.
-    process : {"rollout", "trainer"}
-        Which process logs it, where the processes of a run write one directory each.
-    values : mapping of str to number or str
-        As they are; a text names a value of the run or of the moment.
-    noisy : mapping of str to float
-        These vary from row to row.
-    """
-
-    each: Literal["run", "rollout", "step"]
-    process: Process = "trainer"
-    values: Mapping[str, float | str] = field(default_factory=dict)
-    noisy: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Framework:
-    """What the runs of one framework have in common.
-
-    Attributes
-    ----------
-    name : str
-        Pattern of the display name.
-    packages : mapping of str to str
-        The versions that its image has installed.
-    step_metrics : mapping of str to str
-        Which step key the metrics of a pattern are drawn over.
-    wandb_step : bool
-        Whether the framework passes its step to W&B, so that it becomes ``_step``.
-    """
-
-    entity: str
-    project: str
-    name: str
-    config: Mapping[str, Json]
-    row: tuple[RowSpec, ...]
-    first_step: int
-    steps_per_rollout: int
-    packages: Mapping[str, str] = field(default_factory=dict)
-    step_metrics: Mapping[str, str] = field(default_factory=dict)
-    wandb_step: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class DemoRun:
-    """One run: who started it, how long ago, and what its step 0 says.
-
-    Attributes
-    ----------
-    row : mapping of str to float
-        What its optimizer steps log instead of the framework's usual values.
-    minutes : float
-        Duration of one rollout with its training.
-    stops_before : {"rollout", "step"} or None
-        The kind of row that the run does not live to see.
-    """
-
-    id: str
-    user: str
-    hours_ago: float
-    gap: float = 0.0
-    ppo_kl: float = 0.0
-    clip_frac: float = 0.0
-    row: Mapping[str, float] = field(default_factory=dict)
-    end: Literal["finished", "failed", "running"] = "finished"
-    rollouts: int = 3
-    first_rollout: int = 0
-    minutes: float = 6.0
-    stops_before: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """What one person started, once or several times.
-
-    Attributes
-    ----------
-    config, packages : mapping
-        Where they differ from the framework's.
-    omit : tuple of str
-        Metrics that this version of the framework does not log.
-    split : bool
-        Whether each process of a run writes a directory of its own.
-    """
-
-    framework: Framework
-    group: str
-    runs: tuple[DemoRun, ...]
-    config: Mapping[str, Json] = field(default_factory=dict)
-    packages: Mapping[str, str] = field(default_factory=dict)
-    omit: tuple[str, ...] = ()
-    split: bool = False
+LAUNCH: Mapping[str, Any] = {"config": {}, "packages": {}, "omit": (), "split": False}
+"""What a launch is where the scenario does not say."""
+RUN: Mapping[str, Any] = {
+    "gap": 0.0,
+    "ppo_kl": 0.0,
+    "clip_frac": 0.0,
+    "row": {},
+    # `minutes` is the duration of one rollout; `stops_before` the kind of row that the run does not live to see.
+    "end": "finished",
+    "rollouts": 3,
+    "first_rollout": 0,
+    "minutes": 6.0,
+    "stops_before": None,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +65,7 @@ class Directory:
     start, end : float
         In seconds since 1970.
     exit_code : int or None
-        None where the process never says goodbye: it still runs, or was killed with the job.
+        None where the process writes no exit record: it still runs, or was killed with the job.
     """
 
     run_id: str
@@ -167,29 +83,28 @@ class Directory:
     exit_code: int | None
 
 
-def load_launches(path: Path = SCENARIO) -> tuple[Launch, ...]:
+class Planned(NamedTuple):
+    """One run of the scenario, with its launch and its framework."""
+
+    framework: dict[str, Any]
+    launch: dict[str, Any]
+    run: dict[str, Any]
+
+
+@cache
+def planned() -> tuple[Planned, ...]:
     """Read the scenario."""
-    tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    frameworks = {
-        name: Framework(**table | {"row": tuple(RowSpec(**row) for row in table["row"])})
-        for name, table in tables["framework"].items()
-    }
+    tables = tomllib.loads(SCENARIO.read_text(encoding="utf-8"))
     return tuple(
-        Launch(
-            **table
-            | {
-                "framework": frameworks[table["framework"]],
-                "runs": tuple(DemoRun(**run) for run in table["runs"]),
-                "omit": tuple(table.get("omit", ())),
-            }
-        )
-        for table in tables["launch"]
+        Planned(tables["framework"][launch["framework"]], {**LAUNCH, **launch}, {**RUN, **run})
+        for launch in tables["launch"]
+        for run in launch["runs"]
     )
 
 
 def run_ids() -> tuple[str, ...]:
     """Return the ids of the demo's runs."""
-    return tuple(run.id for launch in load_launches() for run in launch.runs)
+    return tuple(run["id"] for _, _, run in planned())
 
 
 def directories(now: datetime) -> list[Directory]:
@@ -200,15 +115,15 @@ def directories(now: datetime) -> list[Directory]:
     now : datetime
         The runs are spread over the ten days before.
     """
-    runs = [(launch, run) for launch in load_launches() for run in launch.runs]
-    runs.sort(key=lambda pair: -pair[1].hours_ago)
-    return [part for launch, run in runs for part in _parts(launch, run, now)]
+    oldest_first = sorted(planned(), key=lambda plan: -plan.run["hours_ago"])
+    return [part for plan in oldest_first for part in _parts(plan, now)]
 
 
-def _parts(launch: Launch, run: DemoRun, now: datetime) -> Iterator[Directory]:
-    rows = list(_timed_rows(launch, run, now))
-    whole = _directory(launch, run, now, tuple(row for _, row in rows))
-    if not launch.split:
+def _parts(plan: Planned, now: datetime) -> Iterator[Directory]:
+    start = (now - timedelta(hours=plan.run["hours_ago"])).timestamp()
+    rows = list(_timed_rows(plan, start))
+    whole = _directory(plan, tuple(row for _, row in rows), start, now)
+    if not plan.launch["split"]:
         yield whole
         return
     for process, later_s in PROCESS_STARTS_S.items():
@@ -221,82 +136,78 @@ def _parts(launch: Launch, run: DemoRun, now: datetime) -> Iterator[Directory]:
         )
 
 
-def _directory(launch: Launch, run: DemoRun, now: datetime, rows: tuple[Row, ...]) -> Directory:
-    framework = launch.framework
-    names = {"group": launch.group, "suffix": f"{random.Random(run.id).getrandbits(32):08x}"}  # noqa: S311 - a name
-    running = run.end == "running"
+def _directory(plan: Planned, rows: tuple[Row, ...], start: float, now: datetime) -> Directory:
+    framework, launch, run = plan
+    suffix = f"{random.Random(run['id']).getrandbits(32):08x}"  # noqa: S311 - a name
+    names = {"group": launch["group"], "suffix": suffix}
     return Directory(
-        run_id=run.id,
-        entity=framework.entity,
-        project=framework.project,
-        name=framework.name.format(**names),
-        group=launch.group,
-        user=run.user,
-        config=_filled(_merged(framework.config, launch.config), names),
-        packages={**framework.packages, **launch.packages},
-        step_metrics=framework.step_metrics,
+        **{name: framework[name] for name in ("entity", "project")},
+        run_id=run["id"],
+        name=framework["name"].format(**names),
+        group=launch["group"],
+        user=run["user"],
+        config=_filled(_merged(framework["config"], launch["config"]), names),
+        packages={**framework.get("packages", {}), **launch["packages"]},
+        step_metrics=framework.get("step_metrics", {}),
         rows=rows,
-        start=_start(run, now),
-        end=now.timestamp() if running else rows[-1].at + GOODBYE_S,
-        exit_code=EXIT_CODES[run.end],
+        start=start,
+        end=now.timestamp() if run["end"] == "running" else rows[-1].at + GOODBYE_S,
+        exit_code=EXIT_CODES[run["end"]],
     )
 
 
-def _start(run: DemoRun, now: datetime) -> float:
-    return (now - timedelta(hours=run.hours_ago)).timestamp()
-
-
-def _timed_rows(launch: Launch, run: DemoRun, now: datetime) -> Iterator[tuple[Process, Row]]:
+def _timed_rows(plan: Planned, start: float) -> Iterator[tuple[str, Row]]:
     """Yield a run's rows with the process that writes each, evenly over its time."""
-    moments = list(_moments(launch.framework, run))
-    every_s = run.minutes * 60.0 * run.rollouts / len(moments)
-    noise = random.Random(run.id)  # noqa: S311 - the demo's numbers are no secret
+    framework, launch, run = plan
+    moments = list(_moments(framework, run))
+    every_s = run["minutes"] * 60.0 * run["rollouts"] / len(moments)
+    noise = random.Random(run["id"])  # noqa: S311 - the demo's numbers are no secret
     for index, moment in enumerate(moments):
-        if moment.spec.each == run.stops_before:
+        if moment.spec["each"] == run["stops_before"]:
             return
-        values = {name: x for name, x in _values(moment, run, noise).items() if name not in launch.omit}
-        at = _start(run, now) + STARTUP_S + every_s * index
-        yield moment.spec.process, Row(at, values, moment.step if launch.framework.wandb_step else None)
+        values = {name: x for name, x in _values(moment, run, noise).items() if name not in launch["omit"]}
+        at = start + STARTUP_S + every_s * index
+        step = moment.step if framework.get("wandb_step") else None
+        yield moment.spec.get("process", "trainer"), Row(at, values, step)
 
 
-@dataclass(frozen=True, slots=True)
-class _Moment:
+class _Moment(NamedTuple):
     """When a row is logged; `off_policy` counts the optimizer steps since the rollout."""
 
-    spec: RowSpec
+    spec: dict[str, Any]
     rollout: int
     step: int
     off_policy: int = 0
 
 
-def _moments(framework: Framework, run: DemoRun) -> Iterator[_Moment]:
-    for rollout in range(run.first_rollout, run.first_rollout + run.rollouts):
-        step = framework.first_step + rollout * framework.steps_per_rollout
-        for spec in framework.row:
-            if spec.each == "step":
-                yield from (_Moment(spec, rollout, step + n, n) for n in range(framework.steps_per_rollout))
-            elif spec.each == "rollout":
+def _moments(framework: Mapping[str, Any], run: Mapping[str, Any]) -> Iterator[_Moment]:
+    first, per_rollout = run["first_rollout"], framework["steps_per_rollout"]
+    for rollout in range(first, first + run["rollouts"]):
+        step = framework["first_step"] + rollout * per_rollout
+        for spec in framework["row"]:
+            if spec["each"] == "step":
+                yield from (_Moment(spec, rollout, step + n, n) for n in range(per_rollout))
+            elif spec["each"] == "rollout":
                 yield _Moment(spec, rollout, step)
-            elif rollout == run.first_rollout:
+            elif rollout == first:
                 yield _Moment(spec, rollout, 0)
 
 
-def _values(moment: _Moment, run: DemoRun, noise: random.Random) -> dict[str, float]:
+def _values(moment: _Moment, run: Mapping[str, Any], noise: random.Random) -> dict[str, float]:
+    """Return what a row logs: a text in the scenario stands for a value of the run or of the moment."""
     spec = moment.spec
-    known = {"rollout": moment.rollout, "step": moment.step, **_measured(moment, run, noise)}
-    values = {name: known[value] if isinstance(value, str) else value for name, value in spec.values.items()}
-    noisy = {name: value * noise.gauss(1.0, NOISE) for name, value in spec.noisy.items()}
-    return values | noisy | (dict(run.row) if spec.each == "step" else {})
-
-
-def _measured(moment: _Moment, run: DemoRun, noise: random.Random) -> dict[str, float]:
-    """Return the three step-0 metrics: as told at the first step of a rollout, off-policy after it."""
-    gap_noise = 1.0 if moment.rollout == run.first_rollout else noise.gauss(1.0, NOISE)
-    return {
-        "gap": run.gap * gap_noise,
-        "ppo_kl": run.ppo_kl + moment.off_policy * noise.uniform(2e-4, 9e-4),
-        "clip_frac": run.clip_frac + moment.off_policy * noise.uniform(1e-4, 4e-4),
+    is_first = moment.rollout == run["first_rollout"]
+    measured = {
+        "rollout": moment.rollout,
+        "step": moment.step,
+        "gap": run["gap"] * (1.0 if is_first else noise.gauss(1.0, NOISE)),
+        # Exact at the first step of a rollout, off-policy after it.
+        "ppo_kl": run["ppo_kl"] + moment.off_policy * noise.uniform(2e-4, 9e-4),
+        "clip_frac": run["clip_frac"] + moment.off_policy * noise.uniform(1e-4, 4e-4),
     }
+    values = {name: measured.get(value, value) for name, value in spec.get("values", {}).items()}
+    noisy = {name: value * noise.gauss(1.0, NOISE) for name, value in spec.get("noisy", {}).items()}
+    return values | noisy | (run["row"] if spec["each"] == "step" else {})
 
 
 def _merged(base: Mapping[str, Json], over: Mapping[str, Json]) -> dict[str, Json]:
@@ -312,6 +223,6 @@ def _merged(base: Mapping[str, Json], over: Mapping[str, Json]) -> dict[str, Jso
 def _filled(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, str):
         return value.format(**names)
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {key: _filled(inner, names) for key, inner in value.items()}
     return value
