@@ -25,7 +25,7 @@ from step0_wandb.settings.load import environment, load_settings
 from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.store import Store, kept
 from step0_wandb.text.formatting import count
-from step0_wandb.text.summary import Line, Sheet
+from step0_wandb.text.summary import Line, Summary
 from step0_wandb.verdicts.goodness import goodness_rows
 from step0_wandb.verdicts.weight_checks import keys_of
 from step0_wandb.wandb_api.context import Context
@@ -60,7 +60,7 @@ class SyncResult:
         is kept.
     written : tuple of Written
         What was written to W&B, or would be in a dry run.
-    unseen : tuple of str
+    not_checked : tuple of str
         What is not checked in the runs of the store, one line a profile.
     mismatched : tuple of str
         The changed runs in which the framework's own comparison of the weights seems to have failed.
@@ -74,7 +74,7 @@ class SyncResult:
     alerts: tuple[Mapping[str, object], ...] = ()
     page: Path | None = None
     written: tuple[Written, ...] = ()
-    unseen: tuple[str, ...] = ()
+    not_checked: tuple[str, ...] = ()
     mismatched: tuple[str, ...] = ()
 
     @property
@@ -90,23 +90,23 @@ class SyncResult:
         """Return the changed runs that are broken or suspect."""
         return tuple(run for run in self.changed if run.verdict in ("broken", "suspect"))
 
-    def _sheet(self) -> Sheet:
+    def _summary(self) -> Summary:
         flagged = (
             Line(run.verdict, f"{run.name or run.run}: {'; '.join(run.reasons)}") for run in self.flagged
         )
         problems = (Line("problem", f"{problem.where}: {problem.what}") for problem in self.problems)
         mismatched = (Line("weights", text) for text in self.mismatched)
-        unseen = (Line("unseen", text) for text in self.unseen)
+        not_checked = (Line("not checked:", text) for text in self.not_checked)
         page = [Line("page", str(self.page))] if self.page else []
-        return Sheet(self.summary, (*flagged, *mismatched, *problems, *unseen, *page))
+        return Summary(self.summary, (*flagged, *mismatched, *problems, *not_checked, *page))
 
     def __str__(self) -> str:
-        return self._sheet().text()
+        return self._summary().text()
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return self._sheet().html()
+        return self._summary().html()
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ def run_sync(job: Job) -> SyncResult:
             alerts=alerts,
             page=page,
             written=published.written,
-            unseen=kept.load_coverage(store),
+            not_checked=kept.load_coverage(store),
             mismatched=_mismatched(store, changed),
         )
 

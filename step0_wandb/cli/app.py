@@ -90,14 +90,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     code = run(words)
     if why := standard.lost():
         code = code or UsageError.exit_code
-        output.error(UsageError(f"The answer could not be written to standard output: {why}"))
+        output.error(UsageError(f"Cannot write to standard output: {why}"))
     sys.exit(code)
 
 
 def run(words: Sequence[str]) -> int:
     """Run the program on its words and return the exit code; only the outermost frame catches all."""
     as_json = "--json" in words
-    log.speak(as_json=False, clock=now)
+    log.configure(as_json=False, clock=now)
     try:
         code = app(args=list(words), prog_name="step0-wandb", standalone_mode=False)
     except Step0Error as error:
@@ -108,7 +108,7 @@ def run(words: Sequence[str]) -> int:
             return error.exit_code
         return _fail(UsageError(error.format_message(), _help_of(words)), as_json=as_json)
     except (KeyboardInterrupt, typer.Abort):
-        output.tell("Interrupted; what was stored until now is kept.")
+        output.tell("Interrupted. What was stored so far is kept.")
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the outermost frame
         if "-v" in words or "--verbose" in words:
@@ -131,6 +131,6 @@ def _help_of(words: Sequence[str]) -> str:
 
 def _bug(error: Exception) -> Step0Error:
     return Step0Error(
-        f"An unexpected error, which is a bug: {type(error).__name__}: {error}",
-        "Run the command again with -v and report what it prints.",
+        f"Unexpected error (a bug): {type(error).__name__}: {error}",
+        "Run the command again with -v and report the output.",
     )

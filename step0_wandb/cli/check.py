@@ -21,7 +21,7 @@ def check(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="A run directory, a .wandb file, entity/project/run_id, a console log, or - for one on stdin.",
+            help="A run directory, a .wandb file, entity/project/run_id, a console log, or - for stdin.",
         ),
     ],
     *,

@@ -36,7 +36,7 @@ def demo(
     with writing(quiet=session.quiet) as progress:
         folder = write_demo(directory, now=session.clock(), progress=progress)
     if folder.replaced and not session.quiet:
-        output.tell(f"{directory} held a demo: it starts anew, without what was said of the old one's runs")
+        output.tell(f"{directory} held an older demo, which was replaced; its labels are gone")
     loaded = load_settings(directory / "step0.toml", cwd=directory, environ={})
     result = run_sync(Job(loaded, clock=session.clock))
     if session.as_json:

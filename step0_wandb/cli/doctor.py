@@ -23,16 +23,16 @@ def doctor(
     session: Session,
     sources: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[SOURCE]...", help="What a sync would read; else the settings' sources."),
+        typer.Argument(
+            metavar="[SOURCE]...", help="What a sync would read; default: the sources in the settings."
+        ),
     ] = None,
     *,
     test_alert: Annotated[
         bool, typer.Option("--test-alert", help="Send one alert to each W&B project, and to the webhook.")
     ] = False,
 ) -> None:
-    """Show what a sync would use, and try whether each of it works.
-
-    That is the settings, the sources, the server and its key, the store, alerts and reports.
+    """Check settings, sources, key, store, alerts and reports.
 
     Example: step0-wandb doctor my-team/my-project --test-alert
     """
@@ -60,7 +60,9 @@ def _test(checkup: Checkup, session: Session) -> list[Finding]:
             for message in checkup.test_messages()
         ]
     sent = list(checkup.test_alerts())
-    return sent or [Finding("test alert", "warn", "no W&B project among the sources, and no webhook")]
+    return sent or [
+        Finding("test alert", "warn", "nothing to test: no W&B project among the sources, and no webhook")
+    ]
 
 
 def _print(found: list[Finding]) -> None:

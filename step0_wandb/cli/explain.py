@@ -25,7 +25,7 @@ def explain(
         str, typer.Argument(metavar="RUN", help="entity/project/run_id, a bare run id, or a display name.")
     ],
 ) -> None:
-    """Say why a run got its verdict, and what differs from its peers.
+    """Explain a run's verdict, and what differs from its healthy peers.
 
     Example: step0-wandb explain q06wr0ng
     """

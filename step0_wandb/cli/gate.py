@@ -39,19 +39,23 @@ def gate(  # noqa: PLR0913 - one parameter an option
     ] = "60m",
     group: Annotated[
         str | None,
-        typer.Option("--group", metavar="G", help="The newest run whose group is G or begins with G_."),
+        typer.Option(
+            "--group", metavar="G", help="Take the newest run whose group equals G or starts with G_."
+        ),
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option("--name", metavar="N", help="The newest run whose name is N or begins with N_."),
+        typer.Option(
+            "--name", metavar="N", help="Take the newest run whose name equals N or starts with N_."
+        ),
     ] = None,
     since: Annotated[
         str | None,
         typer.Option(
             "--since",
             metavar="SPAN",
-            help="Of runs created this long before the call or later, also ended ones; by default 5m, and none "
-            "that was over before the call.",
+            help="Consider runs created up to this long ago, ended ones too. Default: 5m, and runs that had "
+            "ended are ignored.",
         ),
     ] = None,
     rollouts: Annotated[
@@ -69,8 +73,8 @@ def gate(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             "--on-broken",
             metavar="CMD",
-            help="Run this command on a broken run alone, after --stop; STEP0_RUN, STEP0_VERDICT, STEP0_REASON, "
-            "STEP0_URL and STEP0_STOPPED (yes or no) tell it about the run.",
+            help="Run this command if the run is broken, after --stop. It gets STEP0_RUN, STEP0_VERDICT, STEP0_REASON, "
+            "STEP0_URL and STEP0_STOPPED (yes or no) in its environment.",
         ),
     ] = None,
 ) -> None:
@@ -87,7 +91,7 @@ def gate(  # noqa: PLR0913 - one parameter an option
     try:
         found = Gate(job, patience).judged(run, newest, rollouts=rollouts)
     except KeyboardInterrupt:
-        output.tell(f"Interrupted while waiting for {run}, which was left alone.")
+        output.tell(f"Interrupted while waiting for {run}; the run was not touched.")
         raise typer.Exit(INTERRUPTED) from None
     if not session.as_json:
         output.print_run(found, output.console())
@@ -112,7 +116,7 @@ def _newest(session: Session, group: str | None, name: str | None, since: str | 
 
 
 def _call(command: str, run: JudgedRun, stopped: Stopped | None) -> None:
-    """Run the launch script's own command; what it prints is no part of our answer."""
+    """Run the launch script's own command; its output goes to stderr, apart from our answer."""
     from step0_wandb.settings.load import environment
     from step0_wandb.text.formatting import clean
 
@@ -129,7 +133,7 @@ def _call(command: str, run: JudgedRun, stopped: Stopped | None) -> None:
         command, shell=True, check=False, stdout=sys.stderr.fileno(), env={**environment(), **given}
     )
     if done.returncode:
-        output.tell(f"--on-broken: {command!r} ended with exit code {done.returncode}")
+        output.tell(f"--on-broken: {command!r} exited with code {done.returncode}")
 
 
 def _document(run: JudgedRun, stopped: Stopped | None) -> dict[str, Json]:

@@ -1,4 +1,4 @@
-"""``step0-wandb label`` and ``accept``: a person's word on a run, and on a setup."""
+"""``step0-wandb label`` and ``accept``: what a person says about a run, and about a setup."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 
 
 class Word(StrEnum):
-    """What a person can say of a run."""
+    """The labels of the command line."""
 
     healthy = "healthy"
     broken = "broken"
     exclude = "exclude"
 
 
-Why = Annotated[str | None, typer.Option("--why", metavar="TEXT", help="The reason; it is shown everywhere.")]
+Why = Annotated[str | None, typer.Option("--why", metavar="TEXT", help="The reason; teammates will see it.")]
 
 
 @without("as_json", "fail_on", "quiet", "verbose")
 def label(
     session: Session,
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run's key, its id, or its display name.")],
-    word: Annotated[Word | None, typer.Argument(metavar="healthy|broken|exclude", help="The word.")] = None,
+    word: Annotated[Word | None, typer.Argument(metavar="healthy|broken|exclude", help="The label.")] = None,
     why: Why = None,
     *,
-    clear: Annotated[bool, typer.Option("--clear", help="Take the label back.")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Remove the label.")] = False,
 ) -> None:
-    """Say what a run is; from the next sync on it beats the verdict.
+    """Label a run; the label overrides the verdict from the next sync on.
 
     Example: step0-wandb label q06s0180 healthy --why "new image, checked by hand"
     """
@@ -46,40 +46,39 @@ def label(
 
     if clear == (word is not None):
         raise UsageError(
-            "label takes either a word or --clear", "Such as: step0-wandb label RUN healthy --why TEXT"
+            "label takes either healthy, broken or exclude, or --clear",
+            'For example: step0-wandb label RUN healthy --why "checked by hand"',
         )
     if word and not why:
-        raise UsageError("A label needs its reason", "Add --why TEXT: others will ask.")
+        raise UsageError("A label needs a reason", 'Add --why "reason": teammates will see it.')
     session.require_store()
     with session.open_store(write=not session.dry_run) as store:
         key = find_run(store, run)
         if session.dry_run:
-            output.tell(f"would label {key}: {word.value if word else 'cleared'}")
+            output.tell(f"would {f'label {key} {word.value}' if word else f'remove the label from {key}'}")
         elif word and why:
             store.people.save(Label(key, word.value, why, getpass.getuser(), session.clock()))
-            output.tell(f"{key} is labeled {word.value}; the next sync judges by it")
+            output.tell(f"{key} labeled {word.value} (takes effect at the next sync)")
         elif not store.people.retract(Retraction("label", key, session.clock())):
-            output.tell(f"{key} had no label from the shell; a tag is taken off in W&B")
+            output.tell(f"{key} has no label from the command line; remove a tag in W&B")
         else:
-            output.tell(f"the label of {key} is taken back; the next sync judges without it")
+            output.tell(f"Label removed from {key} (takes effect at the next sync)")
 
 
 @without("as_json", "fail_on", "quiet", "verbose")
 def accept(
     session: Session,
-    setup: Annotated[
-        str, typer.Argument(metavar="SETUP", help="A setup's label, or a part that only one has.")
-    ],
+    setup: Annotated[str, typer.Argument(metavar="SETUP", help="A setup's label, or a unique part of it.")],
     why: Why = None,
 ) -> None:
-    """Say that a setup's level is right, though it moved or is high.
+    """Accept a setup's gap level as right, though it moved or is high.
 
     Example: step0-wandb accept "Qwen3-1.7B" --why "new attention kernel"
     """
     from step0_wandb.store import Accept
 
     if not why:
-        raise UsageError("An accepted setup needs its reason", "Add --why TEXT: others will ask.")
+        raise UsageError("Accepting a setup needs a reason", 'Add --why "reason": teammates will see it.')
     session.require_store()
     with session.open_store(write=not session.dry_run) as store:
         name = find_setup(store, setup)
@@ -87,11 +86,11 @@ def accept(
             output.tell(f"would accept {clean(name)}")
             return
         store.people.save(Accept(name, why, getpass.getuser(), session.clock()))
-    output.tell(f"{clean(name)} is accepted; the next sync judges by it")
+    output.tell(f"{clean(name)} accepted (takes effect at the next sync)")
 
 
 def find_setup(store: Store, text: str) -> str:
-    """Return the label of the one setup that a person means.
+    """Return the label of the one setup that a text matches.
 
     Raises
     ------
@@ -108,5 +107,5 @@ def find_setup(store: Store, text: str) -> str:
         return hits[0]
     if hits:
         shown = "; ".join(clean(name) for name in hits[:4])
-        raise UsageError(f"{text!r} names {len(hits)} setups: {shown}", "Give the whole label of one.")
-    raise UsageError(f"No setup of the store holds {text!r}", "`step0-wandb ranges` lists them.")
+        raise UsageError(f"{text!r} matches {len(hits)} setups: {shown}", "Use the full label of one.")
+    raise UsageError(f"No setup matches {text!r}", "`step0-wandb ranges` lists them.")

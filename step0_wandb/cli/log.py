@@ -1,4 +1,4 @@
-"""What is told beside the data, on stderr: plain lines on a terminal, with the time elsewhere, or JSON."""
+"""Messages on stderr: plain lines on a terminal, with the time elsewhere, or JSON."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ HINT = "hint"
 """The attribute of a log record that holds what to do about it."""
 
 
-def speak(*, as_json: bool, clock: Callable[[], datetime]) -> None:
-    """Say how lines on stderr look from now on.
+def configure(*, as_json: bool, clock: Callable[[], datetime]) -> None:
+    """Set how lines on stderr look.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def tell(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """Print one line on stderr about what somebody should look at."""
+    """Print one line on stderr that needs attention."""
     LOGGER.warning("%s", text)
 
 
@@ -76,8 +76,8 @@ class _Stderr(logging.Handler):
         elif sys.stderr.isatty():
             _print(record, message, hint)
         else:
-            said = f"error: {message}" if record.levelno >= logging.ERROR else message
-            for line in filter(None, (said, hint)):
+            text = f"error: {message}" if record.levelno >= logging.ERROR else message
+            for line in filter(None, (text, hint)):
                 _write(stamped(line, self._clock()))
 
     def _object(self, record: logging.LogRecord, message: str, hint: str) -> str:

@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 @without("as_json", "fail_on", "quiet", "verbose")
 def mute(
     session: Session,
-    setup: Annotated[
-        str, typer.Argument(metavar="SETUP", help="A setup's label, or a part that only one has.")
-    ],
+    setup: Annotated[str, typer.Argument(metavar="SETUP", help="A setup's label, or a unique part of it.")],
     until: Annotated[
         str | None, typer.Option("--until", metavar="SPAN", help="For how long, such as 12h or 7d.")
     ] = None,
     *,
-    clear: Annotated[bool, typer.Option("--clear", help="Let it be heard again.")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Unmute the setup.")] = False,
 ) -> None:
-    """Send no alerts of a setup for a while.
+    """Mute the alerts of a setup for a while.
 
-    What it would have said is told afterwards, if it still holds.
+    Alerts that were held back are sent afterward if they still apply.
 
     Example: step0-wandb mute "Qwen3-1.7B" --until 7d
     """
     from step0_wandb.store import Mute, Retraction
 
     if clear == (until is not None):
-        raise UsageError("mute takes either --until or --clear", "Such as: step0-wandb mute SETUP --until 7d")
+        raise UsageError(
+            "mute takes either --until or --clear", "For example: step0-wandb mute SETUP --until 7d"
+        )
     session.require_store()
     now = session.clock()
     with session.open_store(write=not session.dry_run) as store:
@@ -52,13 +52,13 @@ def mute(
             output.tell(f"would mute {name} until {when(end)}")
             return
         store.people.save(Mute(name, end, getpass.getuser(), now))
-    output.tell(f"{name} is muted until {when(end)}: no alerts, its verdicts go on")
+    output.tell(f"{name} muted until {when(end)}; its runs are still judged")
 
 
 def _clear(store: Store, word: Retraction, *, dry_run: bool) -> None:
     if dry_run:
-        output.tell(f"would let {word.name} be heard again")
+        output.tell(f"would unmute {word.name}")
     elif store.people.retract(word):
-        output.tell(f"{word.name} is heard again from the next sync on")
+        output.tell(f"{word.name} unmuted")
     else:
         output.tell(f"{word.name} was not muted")

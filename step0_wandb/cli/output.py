@@ -1,4 +1,4 @@
-"""How answers look in a terminal: data on stdout; what is told beside them goes to stderr, see `telling`."""
+"""How answers look in a terminal: data on stdout, messages on stderr (see `log`)."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def print_stamped(text: str, clock: Callable[[], datetime]) -> None:
     out.print(clean(text) if out.is_terminal else log.stamped(clean(text), clock()))
 
 
-def checks_table(checks: Iterable[CheckResult], said: Sequence[str] = ()) -> Table:
-    """Return the checks of one run; what was `said` already is not said again."""
+def checks_table(checks: Iterable[CheckResult], reasons: Sequence[str] = ()) -> Table:
+    """Return the checks of one run; a message that is among the printed `reasons` is left out."""
     from rich.text import Text
 
     table = tables.table_of("check", "outcome", ("value", "right"), ("limit", "right"), "")
@@ -72,7 +72,7 @@ def checks_table(checks: Iterable[CheckResult], said: Sequence[str] = ()) -> Tab
             Text(word, style=OUTCOME_STYLES[item.outcome]),
             number(item.value),
             number(item.limit),
-            Text("" if item.message in said else clean(item.message)),
+            Text("" if item.message in reasons else clean(item.message)),
         )
     return table
 
@@ -130,10 +130,10 @@ def print_item(name: str, text: str, out: Console, *, style: str = "dim") -> Non
 
 
 def nothing(what: str, *, filtered: bool) -> str:
-    """Return what stands in the place of an empty table, and how to fill it."""
+    """Return what to print in place of an empty table, and how to fill it."""
     if filtered:
-        return f"no {what} like that: leave an option away to see more"
-    return f"no {what} yet: `step0-wandb sync SOURCE` reads a project or a directory"
+        return f"No {what} match. Drop a filter to see more."
+    return f"No {what} yet. Read a project or a directory with `step0-wandb sync SOURCE`."
 
 
 def plain_value(value: object) -> str:

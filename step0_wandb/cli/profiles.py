@@ -1,4 +1,4 @@
-"""``step0-wandb profiles``: the frameworks known, and what is read of each."""
+"""``step0-wandb profiles``: the known frameworks, and the metrics read from each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WHAT = ("ppo_kl", "clip_frac", "gap", "step")
 
 @without("dry_run", "fail_on")
 def profiles(session: Session) -> None:
-    """List the frameworks that are known, and what is read of each.
+    """List the known frameworks and the metrics read from each.
 
     Example: step0-wandb profiles
     """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def reading(*, quiet: bool) -> Iterator[Callable[[str, int, int | None], None]]:
-    """Give a function that is told the source and how many of its runs were read so far."""
+    """Yield a callback that takes a source, how many of its runs were read, and how many there are."""
     if quiet or not sys.stderr.isatty():
         yield lambda _source, _runs, _total: None
         return
@@ -33,7 +33,7 @@ def reading(*, quiet: bool) -> Iterator[Callable[[str, int, int | None], None]]:
 
 @contextmanager
 def writing(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """Give a function that is told how many of how many example runs are written."""
+    """Yield a callback that takes how many of how many example runs are written."""
     if quiet or not sys.stderr.isatty():
         yield lambda _done, _total: None
         return

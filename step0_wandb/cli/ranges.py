@@ -18,17 +18,18 @@ if TYPE_CHECKING:
     from step0_wandb.records import SetupRange
 
 FEW = 4
-"""With fewer lone setups nothing is said of what splits them."""
+"""With fewer lone setups there is no note about what splits them."""
 
 
 @without("dry_run", "fail_on")
 def ranges(
     session: Session,
     setup: Annotated[
-        str | None, typer.Option("--setup", metavar="TEXT", help="Only setups that hold this text.")
+        str | None,
+        typer.Option("--setup", metavar="TEXT", help="Only setups whose label contains this text."),
     ] = None,
 ) -> None:
-    """Show where the gap of each setup's next healthy run is expected.
+    """Show each setup's range: where the gap of its next healthy run is expected.
 
     Example: step0-wandb ranges --setup Qwen3-0.6B
     """
@@ -52,10 +53,10 @@ def ranges(
 
         for item in found:
             if item.ppo_kl_noise is not None:
-                noise = f"ppo_kl up to {number(item.ppo_kl_noise)} is the noise of its healthy runs"
+                noise = f"ppo_kl up to {number(item.ppo_kl_noise)} is normal noise of its healthy runs"
                 output.print_item("noise", f"{item.setup}: {noise}", out)
             for known in published_for(item.setup):
-                output.print_item("known", f"{item.setup}: {known.beside(item.center)}", out)
+                output.print_item("published", f"{item.setup}: {known.beside(item.center)}", out)
     for fit in fits:
         output.print_item("fit", str(fit), out)
     if note := splitting_note(found):
@@ -70,8 +71,8 @@ def splitting_note(setups: Sequence[SetupRange]) -> str:
     profiles = {item.profile for item in setups if item.n <= 1}
     table = f"setup.{profiles.pop()}" if len(profiles) == 1 else "setup.PROFILE"
     return (
-        f"most setups have one run, and {clean(key)} is what splits them most: drop it with "
-        f'`[{table}] drop = ["{clean(key)}"]` in step0.toml if it does not change the gap'
+        f"most setups have one run, mostly because of {clean(key)}: if it does not change the gap, drop it "
+        f'with `[{table}] drop = ["{clean(key)}"]` in step0.toml'
     )
 
 

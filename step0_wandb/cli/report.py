@@ -20,10 +20,16 @@ if TYPE_CHECKING:
 @without("as_json", "fail_on")
 def report(
     session: Session,
-    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the page there.")] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write the HTML page to FILE.")
+    ] = None,
     wandb: Annotated[
         str | None,
-        typer.Option("--wandb", metavar="ENTITY/PROJECT", help="Write tables and report of all runs there."),
+        typer.Option(
+            "--wandb",
+            metavar="ENTITY/PROJECT",
+            help="Write the tables and the report of all runs to this project.",
+        ),
     ] = None,
 ) -> None:
     """Publish again from the store, without reading any source.
@@ -36,7 +42,7 @@ def report(
     to_wandb = bool(wandb or (settings.wandb and not html))
     if path is None and not to_wandb:
         raise UsageError(
-            "Nothing was named to write",
+            "Nothing to write",
             "Give --html FILE or --wandb ENTITY/PROJECT, or set them under `[report]` in step0.toml.",
         )
     if path is not None:

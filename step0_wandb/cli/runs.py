@@ -21,18 +21,21 @@ if TYPE_CHECKING:
 def runs(
     session: Session,
     verdict: Annotated[
-        list[str] | None, typer.Option("--verdict", help="Only these verdicts; may be given again.")
+        list[str] | None, typer.Option("--verdict", help="Only these verdicts; can be repeated.")
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="SPAN", help="Only runs created since, such as 24h or 7d."),
+        typer.Option(
+            "--since", metavar="SPAN", help="Only runs created within this time, such as 24h or 7d."
+        ),
     ] = None,
     user: Annotated[str | None, typer.Option("--user", help="Only runs of this user.")] = None,
     setup: Annotated[
-        str | None, typer.Option("--setup", metavar="TEXT", help="Only setups that hold this text.")
+        str | None,
+        typer.Option("--setup", metavar="TEXT", help="Only setups whose label contains this text."),
     ] = None,
 ) -> None:
-    """List the runs with their verdicts, the gravest first.
+    """List runs and their verdicts, worst first.
 
     Example: step0-wandb runs --verdict broken --since 7d
     """
@@ -40,7 +43,7 @@ def runs(
 
     unknown = [name for name in verdict or () if name not in VERDICTS]
     if unknown:
-        raise UsageError(f"--verdict {unknown[0]!r} is no verdict", f"Known: {', '.join(VERDICTS)}.")
+        raise UsageError(f"--verdict: unknown verdict {unknown[0]!r}", f"Known: {', '.join(VERDICTS)}.")
     after = session.clock() - span_of("--since", since) if since else None
     with session.open_store() as store:
         found = store.verdicts.runs(verdict=verdict, since=after, user=user, setup=setup)
@@ -51,7 +54,7 @@ def runs(
         none = output.nothing("runs", filtered=any((verdict, since, user, setup)))
         out.print(tables.table(tables.RUNS, found, out.width) if found else none)
         for line in coverage(found):
-            output.print_item("unseen", line, out)
+            output.print_item("not checked:", line, out)
     fail_on = session.fail_on or FailOn.never
     raise typer.Exit(VERDICT if any(fail_on.hit_by(run) for run in found) else 0)
 

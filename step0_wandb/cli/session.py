@@ -30,7 +30,7 @@ def now() -> datetime:
 
 
 class FailOn(StrEnum):
-    """From which verdict on a command exits with 3."""
+    """The mildest verdict for which a command exits with 3."""
 
     broken = "broken"
     suspect = "suspect"
@@ -92,7 +92,7 @@ class Session:
         return Job(self.loaded, dry_run=self.dry_run, clock=self.clock)
 
     def require_store(self) -> None:
-        """Refuse to go on where no run and no setup can be known.
+        """Refuse to go on without a store, where no run and no setup can be known.
 
         Raises
         ------
@@ -104,8 +104,8 @@ class Session:
 
         if not store_exists(self.loaded.store):
             raise UsageError(
-                f"No run and no setup is known: there is no store at {self.loaded.store} yet",
-                "`step0-wandb sync` makes it.",
+                f"No runs or setups are known: there is no store at {self.loaded.store} yet",
+                "Create it with `step0-wandb sync SOURCE`.",
             )
 
     def open_store(self, *, write: bool = False) -> Store:
@@ -123,34 +123,45 @@ _SHARED: dict[str, tuple[Any, Any]] = {
     "settings_file": (
         Annotated[
             Path | None,
-            typer.Option("--settings", metavar="FILE", help="Settings file; else step0.toml, found upwards."),
+            typer.Option(
+                "--settings",
+                metavar="FILE",
+                help="Settings file; default: step0.toml here or in a parent directory.",
+            ),
         ],
         None,
     ),
     "store_file": (
         Annotated[
             Path | None,
-            typer.Option("--store", metavar="FILE", help="Store; else step0.db beside the settings file."),
+            typer.Option(
+                "--store", metavar="FILE", help="Store file; default: step0.db next to the settings file."
+            ),
         ],
         None,
     ),
     "as_json": (Annotated[bool, typer.Option("--json", help="Print one JSON document.")], False),
     "dry_run": (
-        Annotated[bool, typer.Option("--dry-run", help="Say what would be sent or written; do neither.")],
+        Annotated[
+            bool, typer.Option("--dry-run", help="Print what would be sent or written, without doing it.")
+        ],
         False,
     ),
     "fail_on": (
-        Annotated[FailOn | None, typer.Option("--fail-on", help="Exit with 3 from this verdict on.")],
+        Annotated[FailOn | None, typer.Option("--fail-on", help="Exit with 3 at this verdict or worse.")],
         None,
     ),
     "quiet": (
-        Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing where nothing is new or wrong.")],
+        Annotated[
+            bool, typer.Option("--quiet", "-q", help="Print nothing unless something is new or wrong.")
+        ],
         False,
     ),
-    "verbose": (Annotated[bool, typer.Option("--verbose", "-v", help="Say more; print tracebacks.")], False),
+    "verbose": (Annotated[bool, typer.Option("--verbose", "-v", help="Print more, and tracebacks.")], False),
     "log_format": (
         Annotated[
-            LogFormat, typer.Option("--log-format", help="How lines on stderr look, for collectors of logs.")
+            LogFormat,
+            typer.Option("--log-format", help="Format of the lines on stderr; json for log collectors."),
         ],
         LogFormat.text,
     ),
@@ -175,7 +186,7 @@ def command(app: typer.Typer, name: str, function: Callable[..., None]) -> None:
     def run(**values: Any) -> None:
         chosen = {option: values.pop(option) for option in _SHARED if option in values}
         session = Session(**chosen)
-        log.speak(as_json=session.log_format is LogFormat.json, clock=session.clock)
+        log.configure(as_json=session.log_format is LogFormat.json, clock=session.clock)
         function(session, **values)
 
     parameters = [*(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own), *shared]

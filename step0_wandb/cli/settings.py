@@ -24,7 +24,7 @@ def settings(
         bool, typer.Option("--init", help="Write a settings file that explains every setting.")
     ] = False,
 ) -> None:
-    """Show every setting and its origin, or write a file of them.
+    """Show every setting and where its value comes from, or write a settings file.
 
     Example: step0-wandb settings --init
     """
@@ -34,7 +34,7 @@ def settings(
         file = session.settings_file or Path(FILE_NAME)
         before = None if session.settings_file else replace(session).loaded.store
         _write(file)
-        output.tell(f"wrote {file}: every setting is in it, commented out at its default")
+        output.tell(f"wrote {file}: every setting, commented out at its default")
         if before:
             _tell_of_store(before, session.loaded.store)
         if not session.as_json:
@@ -54,13 +54,11 @@ def settings(
 
 
 def _tell_of_store(before: Path, after: Path) -> None:
-    """Say how to keep the store that was used so far, where the file's own takes its place."""
+    """Explain how to keep the store that was used so far, where the file's own takes its place."""
     from step0_wandb.store import store_exists
 
     if before != after and store_exists(before):
-        output.tell(
-            f"its store is {after}; to keep what is in {before}, write store = {json.dumps(str(before))}"
-        )
+        output.tell(f"its store is {after}; to keep using {before}, set store = {json.dumps(str(before))}")
 
 
 def _write(file: Path) -> None:
@@ -77,7 +75,7 @@ def _write(file: Path) -> None:
                 raise
     except FileExistsError as error:
         raise UsageError(
-            f"{file} exists already, and is left as it is", "Name another file with --settings."
+            f"{file} already exists and was left as it is", "Name another file with --settings."
         ) from error
     except OSError as error:
-        raise UsageError(f"{file} cannot be written: {error.strerror}") from error
+        raise UsageError(f"Cannot write {file}: {error.strerror}") from error

@@ -23,7 +23,7 @@ PARTLY = 7
 VERDICT = 3
 LOG = "log"
 CHANNELS = {"wandb": "W&B", "webhook": "the webhook", LOG: "the log"}
-"""How people call the channels of alerts."""
+"""The channels of alerts in messages."""
 
 
 def sync(
@@ -32,10 +32,12 @@ def sync(
         list[str] | None,
         typer.Argument(
             metavar="[SOURCE]...",
-            help="entity/project, or directories of W&B runs; else the settings' sources.",
+            help="entity/project, or directories of W&B runs; default: the sources in the settings.",
         ),
     ] = None,
-    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the page there.")] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write the HTML page to FILE.")
+    ] = None,
 ) -> None:
     """Read the sources, fit the ranges, judge every run, and publish.
 
@@ -68,7 +70,7 @@ def exit_code(result: SyncResult, fail_on: FailOn) -> int:
 
 
 def print_result(result: SyncResult, session: Session) -> None:
-    """Print what changed, then one summary line; nothing where one is to be quiet and nothing changed."""
+    """Print what changed, then one summary line; with --quiet nothing where nothing changed."""
     for problem in result.problems:
         output.warn(f"problem: {problem.where}: {problem.what}")
     for line in result.mismatched:
@@ -95,23 +97,23 @@ def _print(result: SyncResult, summary: str, session: Session) -> None:
     if result.flagged:
         out.print()
     output.print_stamped(summary, session.clock)
-    for line in result.unseen:
-        output.print_item("unseen", line, out)
+    for line in result.not_checked:
+        output.print_item("not checked:", line, out)
     if result.page and not session.dry_run:
         out.print(clean(f"page: {result.page}"), soft_wrap=True)
 
 
 def _log(result: SyncResult, summary: str) -> None:
-    """Tell everything on stderr, so that whoever collects logs has one object a line and nothing else."""
+    """Print everything on stderr, so that a log collector gets one object a line and nothing else."""
     for run in result.flagged:
         output.warn(f"{run.verdict}: {run.name or run.run}: {'; '.join(run.reasons)}")
     output.tell(summary)
-    for line in result.unseen:
-        output.tell(f"unseen: {line}")
+    for line in result.not_checked:
+        output.tell(f"not checked: {line}")
 
 
 def tell_written(written: Iterable[Written], session: Session) -> None:
-    """Tell what went to W&B, or would go there."""
+    """Print what was written to W&B, or would be."""
     for item in written:
         if session.dry_run:
             output.tell(f"would write the {item.what} of {item.where}")
@@ -120,7 +122,7 @@ def tell_written(written: Iterable[Written], session: Session) -> None:
 
 
 def _tell_alerts(result: SyncResult, session: Session) -> None:
-    """Tell what became of each message; one about several runs once."""
+    """Print what became of each message; one about several runs once."""
     messages = {(alert["channel"], alert["title"]): alert for alert in result.alerts}
     if session.dry_run:
         _tell_drafts(messages.values())
@@ -129,21 +131,23 @@ def _tell_alerts(result: SyncResult, session: Session) -> None:
     for (channel, title), alert in messages.items():
         where, lines = CHANNELS[str(channel)], str(alert["text"]).splitlines()
         if alert["error"]:
-            output.warn(f"no alert in {where} yet: {title}: {alert['error']}; the next sync tries again")
+            output.warn(
+                f"alert not sent to {where} yet: {title}: {alert['error']}; the next sync tries again"
+            )
         elif channel == LOG:
             if alert["run"] not in shown:
                 output.warn(f"{title}: {lines[0]}")
         elif not session.quiet:
-            output.tell(f"alert in {where}: {title}: {lines[0]}")
+            output.tell(f"alert sent to {where}: {title}: {lines[0]}")
 
 
 def _tell_drafts(alerts: Iterable[Mapping[str, object]]) -> None:
-    """Tell what would be sent, once for all channels that would get the same words."""
+    """Print what would be sent, once for all channels that would get the same text."""
     drafts: dict[tuple[str, str], list[str]] = {}
     for alert in alerts:
         draft = drafts.setdefault((str(alert["title"]), str(alert["text"])), [])
         draft.append(CHANNELS[str(alert["channel"])])
     for (title, text), channels in drafts.items():
-        output.tell(f"would alert in {' and '.join(channels)}: {title}")
+        output.tell(f"would send to {' and '.join(channels)}: {title}")
         for line in text.splitlines():
             output.tell(f"    {line}")

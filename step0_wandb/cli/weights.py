@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @without("dry_run", "fail_on")
 def weights(session: Session) -> None:
-    """Show for which model and image the framework compared both sides' weights, and for which it is due.
+    """Show which models and images had their weights compared on both sides, and which are due.
 
     Example: step0-wandb weights
     """
@@ -32,11 +32,11 @@ def weights(session: Session) -> None:
     elif book:
         _print(book, output.console())
     else:
-        output.console().print("no run of a framework that can compare weights")
+        output.console().print("No run of a framework that can compare weights.")
 
 
 def _print(book: Sequence[WeightCheck], out: Console) -> None:
-    """Print the table, then what is to be known and done, the flags ready to be copied."""
+    """Print the table, then notes and what to do, the flags ready to be copied."""
     from rich.text import Text
 
     out.print(tables.table(tables.WEIGHTS, book, out.width))
@@ -50,6 +50,6 @@ def _print(book: Sequence[WeightCheck], out: Console) -> None:
             wanting.setdefault(entry.add, []).append(entry.model)
     for add, models in wanting.items():
         names = ", ".join(dict.fromkeys(models))
-        output.print_item("do", f"compare {names} once for each image, in a short run with", out)
+        output.print_item("do", f"compare {names} once per image, in a short run with", out)
         for flags in add:
             out.print(Text(f"        {clean(flags)}"), soft_wrap=True)

@@ -34,7 +34,7 @@ def write_demo(
     """Write about 30 example runs below `directory`, and the settings that make the main job read them.
 
     The installed wandb client writes them in offline mode, in a process of its own that sees none of the
-    user's W&B variables and settings; nothing is sent anywhere. A demo that is there already is replaced.
+    user's W&B variables and settings; nothing is sent anywhere. An older demo there is replaced.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def write_demo(
     Raises
     ------
     UsageError
-        The directory cannot be written, or holds something that is no demo.
+        The directory cannot be written, or is neither empty nor a demo folder.
     Step0Error
         The wandb client failed.
     """
@@ -77,22 +77,22 @@ def _write_runs(directory: Path, parts: Sequence[Directory], progress: Callable[
             cwd=scratch,
             env=_environment(scratch),
             text=True,
-            start_new_session=True,  # Ctrl-C is this process's to answer
+            start_new_session=True,  # Ctrl-C is handled in this process
         )
         with process:
             try:
-                for run_id in _told(process, plan):
+                for run_id in _written(process, plan):
                     written.add(run_id)
                     progress(len(written), total)
                 process.wait()
             finally:
-                process.kill()  # says nothing to a process that has ended
+                process.kill()  # does nothing to a process that has ended
         if process.returncode:
             errors.seek(0)
             raise Step0Error(f"The wandb client could not write the demo: {_last_line(errors.read())}")
 
 
-def _told(process: subprocess.Popen[str], plan: str) -> Iterator[str]:
+def _written(process: subprocess.Popen[str], plan: str) -> Iterator[str]:
     """Send the plan, and yield what the writer prints until it and the client's service have ended."""
     assert process.stdin is not None  # noqa: S101 - both are pipes
     assert process.stdout is not None  # noqa: S101
@@ -110,7 +110,7 @@ def _environment(scratch: str) -> Mapping[str, str]:
 
 
 def _last_line(text: str) -> str:
-    return next((line for line in reversed(text.splitlines()) if line.strip()), "it gave no reason")
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "no reason given")
 
 
 def _set_times(directory: Path, part: Directory) -> None:

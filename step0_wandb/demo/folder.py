@@ -1,4 +1,4 @@
-"""Where a demo lies: made, made again, and never anything removed that the demo did not write."""
+"""The demo's folder: created, replaced, and never anything removed that the demo did not write."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class DemoFolder:
     runs : int
         Number of runs; some of them are written by several processes, one directory each.
     replaced : bool
-        Whether it took the place of an older demo, with all that people had said there.
+        Whether it replaced an older demo and its labels.
     """
 
     directory: Path
@@ -63,17 +63,17 @@ def claim(directory: Path, run_ids: Iterable[str]) -> bool:
     Raises
     ------
     UsageError
-        It is no directory, cannot be written, or holds something and no demo.
+        It is not a directory, cannot be written, or is neither empty nor a demo folder.
     """
     marker = directory / MARKER
     try:
         directory.mkdir(parents=True, exist_ok=True)
         if not marker.exists() and any(directory.iterdir()):
             raise UsageError(
-                f"{directory} is not empty and holds no demo",
+                f"{directory} is not empty and is not a demo folder",
                 "Name a new directory: step0-wandb demo DIR",
             )
-        # The marker comes first and stays, so that an interrupted demo is known as one.
+        # The marker comes first and stays, so that an interrupted demo is recognized.
         marker.write_text(
             "Written by `step0-wandb demo`, which may remove what it wrote here.\n", encoding="utf-8"
         )
@@ -83,7 +83,7 @@ def claim(directory: Path, run_ids: Iterable[str]) -> bool:
     except FileExistsError as error:
         raise UsageError(f"{directory} is a file, not a directory") from error
     except OSError as error:
-        raise UsageError(f"The demo cannot be written to {directory}: {error.strerror}") from error
+        raise UsageError(f"Cannot write the demo to {directory}: {error.strerror}") from error
     return bool(remains)
 
 

@@ -10,7 +10,7 @@ from step0_wandb.explanations.causes import Evidence, blind_spots, find_causes
 from step0_wandb.explanations.differences import differences, flatten, nearest_setup, one_line
 from step0_wandb.records import FLAGGED
 from step0_wandb.text.formatting import clean, count, key_text, number, when
-from step0_wandb.text.summary import Line, Sheet
+from step0_wandb.text.summary import Line, Summary
 from step0_wandb.verdicts.reference_gaps import published_for
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Explanation:
         elif self.packages is not None:
             yield Line("package", "the same as in the nearest healthy run")
 
-    def _sheet(self) -> Sheet:
+    def _summary(self) -> Summary:
         run = self.run
         differ = [
             Line("differs", f"{item.key}: {one_line(item.value)} (healthy: {one_line(item.healthy)})")
@@ -140,7 +140,7 @@ class Explanation:
         ]
         if len(self.differs) > SHOWN:
             differ.append(Line("", f"{len(self.differs) - SHOWN} more keys differ: see .differs"))
-        return Sheet(
+        return Summary(
             f"{run.verdict}: {run.name or run.run}",
             (
                 *(Line("why", reason) for reason in run.reasons),
@@ -152,12 +152,12 @@ class Explanation:
         )
 
     def __str__(self) -> str:
-        return self._sheet().text()
+        return self._summary().text()
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return self._sheet().html()
+        return self._summary().html()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,12 @@ FILE_NAME = "step0.toml"
 PREFIX = "STEP0_"
 STORE_NAME = "step0.db"
 _LARGEST = 1_000_000  # characters of a settings file
-_ALIKE = 0.8  # of 1: how alike two names are that are one name and a slip
+_ALIKE = 0.8  # of 1: how alike two names are that differ by a typo
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting as people see it: its dotted key, its value, and where that came from."""
+    """One setting: its dotted key, its value, and where that came from."""
 
     key: str
     value: object
@@ -46,7 +46,7 @@ class Loaded:
     base : Path
         What relative paths of the settings are relative to.
     origins : mapping of str to str
-        Where each value that is no default came from, by dotted key.
+        Where each value that is not the default came from, by dotted key.
     """
 
     settings: Settings
@@ -71,7 +71,7 @@ class Loaded:
 
     @property
     def profile_paths(self) -> tuple[Path, ...]:
-        """Return where more profiles lie."""
+        """Return the paths of more profiles."""
         return tuple(self.path(text) for text in self.settings.profiles.paths)
 
     @property
@@ -113,8 +113,8 @@ def load_settings(
     Raises
     ------
     UsageError
-        The file is missing or no TOML, a key is unknown, a value makes no sense, or it holds a secret;
-        or a variable is nearly called like that of a setting.
+        The file is missing or not valid TOML, a key is unknown, a value is not valid, or it contains a
+        secret; or an environment variable is nearly named like that of a setting.
     """
     found = file or _find(cwd)
     table = _read(found) if found else {}
@@ -163,12 +163,12 @@ def _read(file: Path) -> dict[str, Any]:
         return table
     own = _own_table(table)
     if own is not None and not isinstance(own, dict):
-        raise UsageError(f"{file}: tool.step0-wandb is no table", "Write [tool.step0-wandb].")
+        raise UsageError(f"{file}: tool.step0-wandb is not a table", "Write [tool.step0-wandb].")
     return own or {}
 
 
 def _own_table(project: Mapping[str, Any]) -> Any:
-    """Return what a ``pyproject.toml`` says of this tool; None where it says nothing."""
+    """Return this tool's table in a ``pyproject.toml``; None where there is none."""
     tools = project.get("tool")
     return tools.get("step0-wandb") if isinstance(tools, dict) else None
 
@@ -179,9 +179,9 @@ def _toml(file: Path) -> dict[str, Any]:
             text = stream.read(_LARGEST + 1)  # /dev/zero has no end
         table = tomllib.loads(text) if len(text) <= _LARGEST else None
     except OSError as error:
-        raise UsageError(f"The settings file {file} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # no UTF-8, no TOML, too long a number, too deep a list
-        raise UsageError(f"The settings file {file} is no TOML: {error}") from error
+        raise UsageError(f"Cannot read the settings file {file}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, too long a number, too deep a list
+        raise UsageError(f"The settings file {file} is not valid TOML: {error}") from error
     if table is None:
         raise UsageError(f"The settings file {file} is larger than {_LARGEST:,} characters")
     return table
@@ -191,19 +191,19 @@ def _refuse_secrets(table: Mapping[str, Any], file: Path) -> None:
     for key, value in _leaves(table).items():
         if any(looks_like_key(str(part)) for part in (value if isinstance(value, list) else [value])):
             raise UsageError(
-                f"{file}: {key} holds what looks like a secret",
+                f"{file}: {key} contains what looks like a secret",
                 "Settings files get shared: keep keys in the environment (WANDB_API_KEY) or in netrc.",
             )
 
 
 def _refuse_misspelt(environ: Mapping[str, str], webhook: str | None) -> None:
-    """Refuse a variable that is nearly called like that of a setting; others may be anybody's."""
+    """Refuse a variable that is nearly named like that of a setting; other names are not ours."""
     known = {name.removeprefix(PREFIX): name for name in _variables()}
     for name in sorted(environ.keys() - known.values() - {webhook}):
         own = name.removeprefix(PREFIX)
         near = difflib.get_close_matches(own, known, n=1, cutoff=_ALIKE) if own != name else ()
         if near:
-            raise UsageError(f"{name} in the environment is no setting", f"Did you mean {known[near[0]]}?")
+            raise UsageError(f"unknown setting {name} in the environment", f"Did you mean {known[near[0]]}?")
 
 
 def _wrong(error: ValidationError, origins: Mapping[str, str], file: Path | None) -> UsageError:
@@ -218,10 +218,10 @@ def _wrong(error: ValidationError, origins: Mapping[str, str], file: Path | None
             if near
             else f"Known: {', '.join(known)}."
         )
-        return UsageError(f"{origins.get(key, file)}: {key} is no setting", hint)
+        return UsageError(f"{origins.get(key, file)}: unknown setting {key}", hint)
     origin = next((origins[name] for name in origins if name == key or key.startswith(f"{name}.")), file)
     message = detail["msg"].removeprefix("Value error, ")
-    # What is no variable's name may be the secret itself, and is not repeated.
+    # What cannot be a variable's name may be the secret itself, and is not repeated.
     shown = "" if key == "alerts.webhook_env" else f" = {detail['input']!r}"
     return UsageError(f"{origin}: {key}{shown} is not valid: {message}", "See `step0-wandb settings`.")
 
@@ -256,7 +256,7 @@ def _split(text: str) -> list[str]:
 
 
 def _leaves(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return every value that is no table, by its dotted key."""
+    """Return every value that is not a table, by its dotted key."""
     leaves: dict[str, Any] = {}
     for name, value in table.items():
         if not isinstance(value, dict):

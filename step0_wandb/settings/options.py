@@ -20,12 +20,12 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 
 
 def duration(text: object) -> timedelta:
-    """Return the time span that a text such as ``90s``, ``60m``, ``24h`` or ``7d`` names.
+    """Return the duration that a text such as ``90s``, ``60m``, ``24h`` or ``7d`` stands for.
 
     Raises
     ------
     ValueError
-        The text is none.
+        The text is not a duration.
 
     Examples
     --------
@@ -36,15 +36,15 @@ def duration(text: object) -> timedelta:
         return text
     match = _DURATION.fullmatch(str(text).strip())
     if match is None:
-        raise ValueError(f"{text!r} is no time span; write 90s, 60m, 24h or 7d")
+        raise ValueError(f"{text!r} is not a duration; use 90s, 60m, 24h or 7d")
     seconds = float(match[1]) * _UNITS[match[2]]
-    if seconds > _LONGEST.total_seconds():  # no date lies so long ago that it could be reckoned with
-        raise ValueError(f"{text!r} is a time span of more than {_LONGEST.days:,} days")
+    if seconds > _LONGEST.total_seconds():  # datetime cannot subtract more
+        raise ValueError(f"{text!r} is longer than {_LONGEST.days:,} days")
     return timedelta(seconds=seconds)
 
 
 def duration_text(span: timedelta) -> str:
-    """Return a time span as `duration` reads it, in the largest unit of which it has two or more.
+    """Return a duration as `duration` reads it, in the largest unit of which it has two or more.
 
     Examples
     --------
@@ -64,13 +64,13 @@ Duration = Annotated[timedelta, BeforeValidator(duration), PlainSerializer(durat
 def _variable_name(value: object) -> object:
     if isinstance(value, str) and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
         raise ValueError(
-            "it names an environment variable; the URL itself is a secret and stays out of files"
+            "it must be the name of an environment variable; the URL itself is a secret and stays out of files"
         )
     return value
 
 
 def _none_if_empty(value: object) -> object:
-    """TOML has no null: an empty text or list says that there is none."""
+    """Return None for an empty text or list: TOML has no null."""
     return None if value in ("", [], ()) else value
 
 
@@ -95,27 +95,30 @@ class RangesSettings(_Table):
 
 
 class SetupSettings(_Table):
-    """Changes to the config keys that make a profile's setups; one table a profile."""
+    """Changes to the config keys that split a profile's runs into setups; one table per profile."""
 
-    add: tuple[str, ...] = Field(default=(), description="Config keys that split setups too.")
-    drop: tuple[str, ...] = Field(default=(), description="Keys of the profile that split no setup.")
+    add: tuple[str, ...] = Field(default=(), description="More config keys that split setups.")
+    drop: tuple[str, ...] = Field(default=(), description="Keys of the profile that should not split setups.")
     keys: Annotated[tuple[str, ...] | None, BeforeValidator(_none_if_empty)] = Field(
-        default=None, description="Config keys in place of the profile's list; empty: its own list."
+        default=None,
+        description="Config keys to use instead of the profile's list; empty: the profile's list.",
     )
 
 
 class AlertsSettings(_Table):
-    """Which verdicts raise an alert, and where besides W&B."""
+    """Which verdicts raise an alert, and where else to send it."""
 
     levels: tuple[Literal["broken", "suspect"], ...] = Field(
         default=("broken", "suspect"),
-        description="Verdicts to tell; of suspect runs only those above their range.",
+        description="Verdicts to alert on; suspect runs only if above their range.",
     )
     since: Duration = Field(
         default=timedelta(hours=24),
-        description="Never about runs that are older than this and no longer running.",
+        description="No alerts for runs older than this that are no longer running.",
     )
-    digest: int = Field(default=5, ge=1, description="More new alerts than this in one sync become one.")
+    digest: int = Field(
+        default=5, ge=1, description="More new alerts than this in one sync are combined into one."
+    )
     webhook_env: Annotated[str | None, BeforeValidator(_variable_name), BeforeValidator(_none_if_empty)] = (
         Field(
             default=None,
@@ -139,7 +142,7 @@ class ReportSettings(_Table):
 
 
 class ProfilesSettings(_Table):
-    """More frameworks than the tool knows."""
+    """More frameworks than the built-in ones."""
 
     paths: tuple[str, ...] = Field(default=(), description="Profiles: TOML files, or directories of them.")
 
@@ -154,10 +157,10 @@ class ChecksSettings(_Table):
 
 
 class ServerSettings(_Table):
-    """How patient a sync is with a W&B server."""
+    """How long a sync waits for a W&B server."""
 
     give_up: Duration = Field(
-        default=timedelta(seconds=120), description="How long a request that fails is tried again."
+        default=timedelta(seconds=120), description="How long to retry a failing request."
     )
 
 
@@ -169,7 +172,7 @@ class Settings(_Table):
     )
     store: OptionalText = Field(
         default=None,
-        description="The SQLite file of all that is known; empty: step0.db beside this file.",
+        description="The SQLite file that holds all results; empty: step0.db next to this file.",
     )
     ranges: RangesSettings = RangesSettings()
     setup: dict[str, SetupSettings] = Field(default_factory=dict)
@@ -181,8 +184,8 @@ class Settings(_Table):
 
 
 HEADING = """\
-# Settings of step0-wandb. What stands here behind a bare # is the default; take the # away to change it.
-# Paths are relative to this file. `step0-wandb settings` shows what holds, and where it came from.
+# Settings of step0-wandb. Lines with a bare # show the defaults; remove the # to change one.
+# Paths are relative to this file. `step0-wandb settings` shows the values in use and where they come from.
 """
 EXAMPLE_PROFILE = "miles"
 
@@ -190,8 +193,7 @@ EXAMPLE_PROFILE = "miles"
 def commented_file() -> str:
     """Return a settings file with every setting in it, each commented out at its default.
 
-    Sentences stand behind ``# ``, settings behind ``#``. Without the latter the file says what holds
-    without any file.
+    Sentences follow ``# ``, settings follow a bare ``#``. Without the bare ``#`` the file sets the defaults.
     """
     return "\n".join([HEADING, *_own_lines(Settings), *_tables()]).rstrip() + "\n"
 
@@ -211,7 +213,7 @@ def _table_lines(heading: str, table: type[_Table]) -> Iterator[str]:
 
 
 def _own_lines(table: type[_Table]) -> Iterator[str]:
-    """Yield the lines of a table's plain values, and a blank one behind them."""
+    """Yield the lines of a table's plain values, then a blank one."""
     defaults = table().model_dump(mode="json")
     for name, field in table.model_fields.items():
         if isinstance(defaults[name], dict):
@@ -222,7 +224,7 @@ def _own_lines(table: type[_Table]) -> Iterator[str]:
 
 
 def _toml(value: Any, annotation: object) -> str:
-    """Return a default as TOML has it, which of all that settings hold lacks only None."""
+    """Return a default as TOML; None becomes an empty text or list."""
     if value is None:
         value = [] if "tuple" in str(annotation) else ""
     return json.dumps(value, ensure_ascii=False)

@@ -1,7 +1,7 @@
 """Text for people: untrusted names made harmless, and figures, times and counts in one style.
 
 Names, groups and URLs come from W&B and may hold anything. What is printed goes through `clean`
-first; escaping for HTML or Markdown is the job of whoever writes that format.
+first; escaping for HTML or Markdown is the job of the code that writes that format.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
 MISSING = "-"
-"""What stands where there is no value."""
+"""The text for a missing value."""
 
 # ECMA-48: control sequences (CSI), control strings (OSC, DCS, SOS, PM, APC) and single escapes,
 # each in its 7-bit and its 8-bit form. No two neighbouring parts share a character: linear time.
@@ -138,7 +138,7 @@ def when(moment: datetime | None) -> str:
     Raises
     ------
     ValueError
-        If `moment` has no time zone: nothing can be said of it.
+        If `moment` has no time zone.
 
     Examples
     --------

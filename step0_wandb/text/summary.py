@@ -10,21 +10,19 @@ from typing import Final
 from step0_wandb.text.formatting import clean, web_url
 
 WIDTH: Final = 100
-_ABOUT: Final = 8
-"""Columns for what a line is about."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One thing that is said, and in a word what it is about."""
+    """One line of a summary, with a word for what it is about."""
 
     about: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
-    """What a result says; all of it may be other people's text.
+class Summary:
+    """A result in short; all of it may be other people's text.
 
     Attributes
     ----------
@@ -41,11 +39,12 @@ class Sheet:
 
         Examples
         --------
-        >>> print(Sheet("broken  qwen3", (Line("why", "ppo_kl is NaN"),)).text())
+        >>> print(Summary("broken  qwen3", (Line("why", "ppo_kl is NaN"),)).text())
         broken  qwen3
-          why     ppo_kl is NaN
+          why ppo_kl is NaN
         """
-        return "\n".join([clean(self.headline), *(_wrapped(line) for line in self.lines)])
+        width = max((len(clean(line.about)) for line in self.lines), default=0)
+        return "\n".join([clean(self.headline), *(_wrapped(line, width) for line in self.lines)])
 
     def html(self) -> str:
         """Return HTML that loads nothing and takes the colors of its page."""
@@ -64,11 +63,11 @@ def _cell(text: str, style: str = "") -> str:
     return f'<td style="text-align:left;{style}">{html.escape(clean(text))}</td>'
 
 
-def _wrapped(line: Line) -> str:
+def _wrapped(line: Line, width: int) -> str:
     return textwrap.fill(
         clean(line.text),
         WIDTH,
-        initial_indent=f"  {clean(line.about):{_ABOUT - 1}} ",
-        subsequent_indent=" " * (_ABOUT + 2),
+        initial_indent=f"  {clean(line.about):{width}} ",
+        subsequent_indent=" " * (width + 3),
         break_on_hyphens=False,
     )

@@ -1,4 +1,4 @@
-"""What is not checked, why, and what would change that: in the same words wherever it is shown."""
+"""What is not checked, why, and what would change that: the same text wherever it is shown."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _is_hole(spot: Blind) -> bool:
 
 
 def _line(spots: Sequence[Blind]) -> str:
-    """Say of one profile how many of its runs leave what out, and why."""
+    """Return for one profile what is left out in how many of its runs, and why."""
     amounts: Counter[str] = Counter()
     what: dict[str, str] = {}
     for spot in spots:
@@ -77,25 +77,27 @@ def _line(spots: Sequence[Blind]) -> str:
         what.setdefault(spot.why, spot.what)
     whys = sorted(amounts, key=lambda why: (not why.startswith(NO_GAP), -amounts[why], why))
     first, *others = whys[:MOST_REASONS]
-    said = [f"{_of_all(spots[0], amounts[first])} {_says(what[first], first, amounts[first])}"]
-    said += [f"{amounts[why]:,} {_says(what[why], why, amounts[why])}" for why in others]
+    parts = [f"{_name(what[first], first)} on {_of_all(spots[0], amounts[first])}{_reason(first)}"]
+    parts += [f"{_name(what[why], why)} on {amounts[why]:,}{_reason(why)}" for why in others]
     if len(whys) > MOST_REASONS:
-        said.append(count(len(whys) - MOST_REASONS, "more reason"))
-    return "; ".join(said)
+        parts.append(count(len(whys) - MOST_REASONS, "more reason"))
+    return "; ".join(parts)
 
 
 def _of_all(spot: Blind, amount: int) -> str:
-    """Return how many runs; of how many says something only where they have a profile in common."""
+    """Return how many runs, and of how many where they have a profile in common."""
     return f"{amount:,} of {count(spot.of, f'{spot.profile} run')}" if spot.profile else count(amount, "run")
 
 
-def _says(what: str, why: str, amount: int) -> str:
-    s = "s" if amount == 1 else ""
+def _name(what: str, why: str) -> str:
     if why.startswith(NO_GAP):
-        return f"log{s} no gap{why.removeprefix(NO_GAP)}"
-    if what in UNEXPLAINED:
-        return f"say{s} nothing: {why}"
-    return f"tell{s} nothing by {what}: {why}"
+        return "gap"
+    return "anything" if what in UNEXPLAINED else what
+
+
+def _reason(why: str) -> str:
+    rest = why.removeprefix(NO_GAP)
+    return rest if rest.startswith((":", ",")) or not rest else f": {rest}"
 
 
 def _of_run(run: JudgedRun) -> dict[str, list[str]]:

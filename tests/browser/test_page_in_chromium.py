@@ -228,7 +228,7 @@ def test_5000_runs_are_all_there_and_only_the_first_are_unfolded(visit):
     page = visit("crowd")
     assert page.locator("table.runs tr[id]").count() == 5000
     assert page.locator("svg.chart a").count() == 5000
-    assert page.locator("section[aria-labeledby=h-broken] article:visible").count() == CARDS_OPEN
+    assert page.locator("section[aria-labelledby=h-broken] article:visible").count() == CARDS_OPEN
     assert page.evaluate("document.documentElement.scrollHeight") < 15_000
     page.locator("nav a", has_text="healthy").click()
     assert page.locator("#healthy").is_visible()

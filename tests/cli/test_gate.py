@@ -79,8 +79,8 @@ def test_the_exit_code_is_that_of_the_contract(server, tmp_path, given, options,
         (["lab/rl"], {}, 2, "--group or --name"),
         (["nobody"], {}, 2, "neither a W&B project or run nor a path"),
         (["./nowhere/wandb"], {}, 2, "does not exist"),
-        (["lab/rl/r", "--timeout", "soon"], {}, 2, "--timeout: 'soon' is no time span"),
-        (["lab/rl", "--group", "g", "--since", "soon"], {}, 2, "--since: 'soon' is no time span"),
+        (["lab/rl/r", "--timeout", "soon"], {}, 2, "--timeout: 'soon' is not a duration"),
+        (["lab/rl", "--group", "g", "--since", "soon"], {}, 2, "--since: 'soon' is not a duration"),
         (["lab/rl/r"], {"WANDB_API_KEY": "0" * 40}, 4, "refuses the key"),
         (["lab/rl/r"], {"WANDB_API_KEY": ""}, 4, "WANDB_API_KEY"),
         (["lab/rl/r", "--timeout", "1s"], {"WANDB_BASE_URL": "http://127.0.0.1:9"}, 5, "127.0.0.1:9"),
@@ -146,7 +146,7 @@ def test_the_command_for_a_broken_run_knows_the_run_and_stays_out_of_the_answer(
     assert answer.code == 3
     assert answer.document["run"]["verdict"] == "broken"
     assert f"lab/rl/r broken no {server.url}/lab/rl/runs/r\n" in answer.err
-    assert "ended with exit code 7" in answer.err
+    assert "exited with code 7" in answer.err
     assert (tmp_path / "why").read_text().startswith("ppo_kl is 0.300 at the first optimizer step")
 
 
@@ -196,7 +196,7 @@ def test_ctrl_c_is_one_clear_line(server, tmp_path):
     assert process.returncode == 130
     assert (out, err.partition("Z ")[2]) == (
         "",
-        "Interrupted while waiting for lab/rl/r, which was left alone.\n",
+        "Interrupted while waiting for lab/rl/r; the run was not touched.\n",
     )
 
 

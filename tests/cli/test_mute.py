@@ -33,7 +33,7 @@ def test_a_part_that_only_one_setup_has_mutes_it_for_the_span(path, capsys):
     mute = mutes(path)[SMALL]
     assert timedelta(days=7) <= mute.until - before < timedelta(days=7, minutes=5)
     assert mute.who
-    assert "miles · Qwen3-0.6B is muted until " in capsys.readouterr().err
+    assert "miles · Qwen3-0.6B muted until " in capsys.readouterr().err
     with Store.open(path, mode="read") as store:
         assert store.notes.stale  # the next sync looks at what waits
 
@@ -73,9 +73,9 @@ def test_a_dry_run_mutes_nothing(path, capsys):
     [
         (["Qwen3"], "either --until or --clear"),
         (["Qwen3-4B", "--until", "7d", "--clear"], "either --until or --clear"),
-        (["Qwen3-4B", "--until", "soon"], "no time span"),
+        (["Qwen3-4B", "--until", "soon"], "is not a duration"),
         (["Llama", "--until", "7d"], "Llama"),
-        (["Qwen3", "--until", "7d"], "names 2 setups"),
+        (["Qwen3", "--until", "7d"], "matches 2 setups"),
     ],
 )
 def test_what_is_not_clear_is_refused_and_changes_nothing(path, capsys, words, said):

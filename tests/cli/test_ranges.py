@@ -42,10 +42,10 @@ def test_an_empty_table_says_how_to_fill_it(tmp_path):
     with Store.open(tmp_path / "step0.db", mode="write"):
         pass
     for words, said in [
-        (["ranges"], "no setups yet: `step0-wandb sync SOURCE`"),
-        (["ranges", "--setup", "x"], "no setups like that: leave an option away"),
-        (["runs"], "no runs yet: `step0-wandb sync SOURCE`"),
-        (["runs", "--user", "mia"], "no runs like that: leave an option away"),
+        (["ranges"], "No setups yet. Read a project or a directory with `step0-wandb sync SOURCE`"),
+        (["ranges", "--setup", "x"], "No setups match. Drop a filter"),
+        (["runs"], "No runs yet. Read a project or a directory with `step0-wandb sync SOURCE`"),
+        (["runs", "--user", "mia"], "No runs match. Drop a filter"),
     ]:
         answer = run(*words, *STORE, cwd=tmp_path)
         assert (answer.code, answer.out.startswith(said)) == (0, True)

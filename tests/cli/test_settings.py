@@ -106,7 +106,7 @@ def test_a_disk_that_is_full_leaves_no_half_of_a_file(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert answer.code == 2
-    assert "step0.toml cannot be written: File too large" in answer.err
+    assert "Cannot write step0.toml: File too large" in answer.err
     assert not list(tmp_path.iterdir())
 
 

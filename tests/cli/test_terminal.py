@@ -89,7 +89,7 @@ def test_in_a_pipe_lines_are_not_filled_up_with_blanks(folder, words):
 
 def test_what_is_not_checked_is_told_below_the_runs(folder):
     for text in (shown(["runs"], folder, 80), run("runs", cwd=folder, STEP0_STORE="step0.db").out):
-        assert "1 of 10 miles runs logs no gap" in " ".join(plain(text).split())
+        assert "not checked: gap on 1 of 10 miles runs" in " ".join(plain(text).split())
 
 
 def test_verdicts_have_a_color_and_the_word(folder):

@@ -88,7 +88,7 @@ def test_names_of_others_are_harmless_and_an_empty_book_says_so(tmp_path):
     write_file(tmp_path / "none", wandb_file(run_record("v", {}), *map(history_record, rows)), run_id="v")
     assert run("sync", "none", "--store", "n.db", cwd=tmp_path).code == 0
     told = run("weights", "--store", "n.db", cwd=tmp_path)
-    assert (told.code, told.out) == (0, "no run of a framework that can compare weights\n")
+    assert (told.code, told.out) == (0, "No run of a framework that can compare weights.\n")
 
 
 def test_without_a_store_it_names_the_command_that_makes_one(tmp_path):

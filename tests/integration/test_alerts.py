@@ -534,7 +534,7 @@ def test_a_dry_run_says_what_would_be_sent_and_sends_nothing(server, watch, hook
     log.speak(as_json=False, clock=watch.clock)
     print_result(result, Session(dry_run=True))
     said = [line.partition("Z ")[2] for line in capsys.readouterr().err.splitlines()]
-    title = "would alert in W&B and the webhook: Broken at step 0: bad"
+    title = "would send to W&B and the webhook: Broken at step 0: bad"
     assert said[0] == title  # the same words go to both, and are printed once
     assert said[1:] == [f"    {line}" for line in str(result.alerts[0]["text"]).splitlines()]
     assert [(alert["channel"], alert["title"], alert["sent"], alert["error"]) for alert in result.alerts] == [

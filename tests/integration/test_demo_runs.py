@@ -298,12 +298,12 @@ def test_that_a_demo_starts_anew_is_told_once(tmp_path, monkeypatch, replaced, w
     monkeypatch.setattr(demo, "write_demo", lambda path, **_: demo.DemoFolder(path, 1, replaced))
     answer = command.run("demo", ".", *words, cwd=tmp_path)
     assert answer.code == 0
-    assert answer.err.count("held a demo: it starts anew") == (replaced and not words)
+    assert answer.err.count("held an older demo") == (replaced and not words)
 
 
 def test_a_directory_that_holds_something_else_is_refused_untouched(tmp_path):
     (tmp_path / "wandb").mkdir()
-    with pytest.raises(UsageError, match="is not empty and holds no demo"):
+    with pytest.raises(UsageError, match="is not empty and is not a demo folder"):
         write_demo(tmp_path, now=NOW)
     assert [path.name for path in tmp_path.rglob("*")] == ["wandb"]
 

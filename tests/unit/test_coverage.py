@@ -37,21 +37,21 @@ def test_runs_in_which_all_is_checked_have_no_line():
 
 def test_the_missing_gap_comes_first_with_the_switch_that_logs_it():
     runs = [verl(number, gap=number < 9, averaged=False) for number in range(40)]
-    assert coverage(runs) == (f"31 of 40 verl runs log no gap{SWITCH.removeprefix('no gap was logged')}",)
+    assert coverage(runs) == (f"gap on 31 of 40 verl runs{SWITCH.removeprefix('no gap was logged')}",)
 
 
 def test_a_profile_has_one_line_with_its_reasons():
     (line,) = coverage([verl(1), verl(2), verl(3, gap=False)])
-    assert line.startswith("1 of 3 verl runs logs no gap: ")
-    assert line.endswith(f"; 3 tell nothing by ppo_kl, clip_frac: {AVERAGED}")
+    assert line.startswith("gap on 1 of 3 verl runs: ")
+    assert line.endswith(f"; ppo_kl, clip_frac on 3: {AVERAGED}")
 
 
 def test_each_profile_has_its_own_line():
     slime = judged(5, profile="slime", checks=(check("ppo_kl", "vacuous", "it is 0 whatever happens"),))
     lines = coverage([verl(1), slime])
     assert [line.split(":")[0] for line in lines] == [
-        "1 of 1 slime run tells nothing by ppo_kl",
-        "1 of 1 verl run tells nothing by ppo_kl, clip_frac",
+        "ppo_kl on 1 of 1 slime run",
+        "ppo_kl, clip_frac on 1 of 1 verl run",
     ]
 
 
@@ -72,7 +72,7 @@ def test_runs_that_no_profile_reads_are_told_and_runs_without_step_0_have_their_
     strange = judged(1, verdict="no-step0", profile=None, setup=None, reasons=(why,))
     died = judged(2, verdict="no-step0", profile=None, setup=None, reasons=("it ended before",))
     resumed = judged(3, verdict="no-step0", reasons=("its first row is step 400, not 0",))
-    assert coverage([strange, died, resumed]) == (f"1 run says nothing: {why}",)
+    assert coverage([strange, died, resumed]) == (f"anything on 1 run: {why}",)
 
 
 def test_with_many_reasons_the_line_gives_two_and_counts_the_rest():

@@ -129,24 +129,24 @@ def test_what_is_broken_comes_first_with_who_started_it_and_whether_it_still_run
 
 def test_the_headline_says_how_many_broken_runs_still_burn_gpus():
     assert page(FLEET).all("p", "headline")[0].words == "2 broken runs, 1 of them still running."
-    assert page([FLEET[-2]]).all("p", "headline")[0].words == "No broken run, 1 suspect run."
+    assert page([FLEET[-2]]).all("p", "headline")[0].words == "No broken runs, 1 suspect run."
 
 
 def test_silence_does_not_look_like_health():
     unchecked = [judged(number, gap=None, verdict="unchecked") for number in range(30)]
     headline = page([*unchecked, judged(99)]).all("p", "headline")[0]
-    assert headline.words == "No broken or suspect run; 1 of 31 runs known to be healthy."
+    assert headline.words == "No broken or suspect run; 1 of 31 runs healthy."
 
 
 def test_labeled_runs_stand_apart_with_their_label_and_the_tools_own_verdict():
     cleared = judged(1, verdict="broken", label="healthy", name="cleared", gap=0.0461)
     left_out = judged(2, verdict="suspect", label="exclude", name="left-out")
     tree = page([judged(0), cleared, left_out])
-    apart = section(tree, "Labelled").all("article")
+    apart = section(tree, "Labeled").all("article")
     assert [card.all("a")[0].words for card in apart] == ["left-out", "cleared"]
     assert "labeled healthy" in apart[1].words
     assert "own verdict: broken" in apart[1].words
-    assert [heading.words for heading in tree.all("h2")] == ["Labelled", "Setups", "Ranges", "Runs"]
+    assert [heading.words for heading in tree.all("h2")] == ["Labeled", "Setups", "Ranges", "Runs"]
     assert [tile.words for tile in tree.all("nav")[0].all("li")] == [
         "0broken",
         "0suspect",
@@ -361,7 +361,7 @@ def test_the_same_runs_give_the_same_bytes_in_whatever_order_they_come():
 def test_an_empty_store_gives_a_page_that_says_so():
     tree = page([], [])
     assert "No run was read yet." in tree.words
-    assert tree.all("p", "headline")[0].words == "No broken or suspect run; 0 of 0 runs known to be healthy."
+    assert tree.all("p", "headline")[0].words == "No broken or suspect runs; 0 of 0 runs healthy."
 
 
 def test_the_time_of_the_last_sync_is_told_where_it_is_known():

@@ -57,7 +57,7 @@ def test_a_pyproject_with_odd_tools_is_passed_over(tmp_path, text):
 
 def test_a_pyproject_where_the_table_is_none_is_told(tmp_path):
     write(tmp_path, "[tool]\nstep0-wandb = 1\n", "pyproject.toml")
-    with pytest.raises(UsageError, match=r"tool\.step0-wandb is no table"):
+    with pytest.raises(UsageError, match=r"tool\.step0-wandb is not a table"):
         load(tmp_path)
 
 
@@ -129,17 +129,17 @@ def test_a_source_that_is_a_path_of_the_file_becomes_absolute(tmp_path):
         ("[report]\nzzz = 1\n", "Known: html, wandb, state."),
         ("[ranges]\nalpha = 0\n", "ranges.alpha = 0"),
         ("[ranges]\nbroken_ratio = 'big'\n", "ranges.broken_ratio = 'big'"),
-        ("[alerts]\nsince = 'soon'\n", "write 90s, 60m, 24h or 7d"),
+        ("[alerts]\nsince = 'soon'\n", "use 90s, 60m, 24h or 7d"),
         ("[alerts]\nlevels = ['no-range']\n", "alerts.levels"),
-        ("store = \n", "is no TOML"),
-        ("sources = " + "[" * 5000 + "]" * 5000, "is no TOML"),
-        ("[alerts]\ndigest = " + "9" * 5000, "is no TOML"),
+        ("store = \n", "is not valid TOML"),
+        ("sources = " + "[" * 5000 + "]" * 5000, "is not valid TOML"),
+        ("[alerts]\ndigest = " + "9" * 5000, "is not valid TOML"),
         ("#" + "x" * 1_000_000, "larger than 1,000,000 characters"),
-        ("'a.b' = 1\n", "a.b is no setting"),
-        ("[ranges]\n'a.b' = 1\n", "ranges.a.b is no setting"),
+        ("'a.b' = 1\n", "unknown setting a.b"),
+        ("[ranges]\n'a.b' = 1\n", "unknown setting ranges.a.b"),
         ("[alerts]\nsince = '99999999999999d'\n", "alerts.since"),
-        ("[alerts]\nsince = '9999999d'\n", "more than 36,500 days"),
-        ("[alerts]\nwebhook_env = 'https://hooks.example.com/T0/B0'\n", "names an environment variable"),
+        ("[alerts]\nsince = '9999999d'\n", "longer than 36,500 days"),
+        ("[alerts]\nwebhook_env = 'https://hooks.example.com/T0/B0'\n", "name of an environment variable"),
         ("store = 'hf_" + "a1B2" * 9 + "'\n", "looks like a secret"),
         ("sources = ['x', '" + "0123456789abcdef" * 2 + "01234567']\n", "looks like a secret"),
     ],
@@ -178,7 +178,7 @@ def test_a_wrong_value_from_the_environment_names_the_variable(tmp_path):
     [("STEP0_ALERTS_DIGST", "STEP0_ALERTS_DIGEST"), ("STEP0_STOR", "STEP0_STORE"), ("STEP0_SOURCE", "STEP0_SOURCES")],
 )  # fmt: skip
 def test_a_slip_in_a_variable_is_an_error_that_names_the_one_that_was_meant(tmp_path, name, meant):
-    with pytest.raises(UsageError, match=rf"^{name} in the environment(.|\n)*Did you mean {meant}\?"):
+    with pytest.raises(UsageError, match=rf"^unknown setting {name} in the environment(.|\n)*Did you mean {meant}\?"):
         load(tmp_path, {name: "1"})
 
 
@@ -190,7 +190,7 @@ def test_variables_of_others_and_the_one_of_the_webhook_are_left_alone(tmp_path)
 
 
 def test_a_file_that_is_not_there_is_an_error_with_its_name(tmp_path):
-    with pytest.raises(UsageError, match=r"nowhere\.toml cannot be read"):
+    with pytest.raises(UsageError, match=r"Cannot read the settings file .*nowhere"):
         load_settings(tmp_path / "nowhere.toml", cwd=tmp_path, environ={})
 
 
@@ -203,5 +203,5 @@ def test_a_time_span_is_read(text, seconds):
 
 @pytest.mark.parametrize("text", ["", "7", "d", "-1d", "7 days", "1h30m"])
 def test_what_is_no_time_span_is_refused(text):
-    with pytest.raises(ValueError, match="time span"):
+    with pytest.raises(ValueError, match="duration"):
         duration(text)

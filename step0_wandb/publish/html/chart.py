@@ -67,7 +67,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """Where a flagged run is named: beside its point, moved by `dx` and `dy` pixels."""
+    """The name of a flagged run, `dx` and `dy` pixels away from its point."""
 
     text: str
     dx: float

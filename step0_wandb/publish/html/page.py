@@ -40,9 +40,9 @@ LISTED_OPEN = 10
 OUTCOMES: tuple[OutcomeName, ...] = ("pass", "fail", "warn", "vacuous", "skipped")
 BASIS = {
     "own": "",
-    "pooled": "its width leans on the other setups",
-    "split": "runs a factor apart, the lower one taken for healthy",
-    "ceiling": "what the framework itself allows",
+    "pooled": "width borrowed from other setups",
+    "split": "runs differ by a factor; the lower level counts as healthy",
+    "ceiling": "the framework's own limit",
     "exact": "true on-policy",
     "none": "no range yet",
 }
@@ -50,7 +50,7 @@ BASIS = {
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """How many runs stand alike, `labeled` of them by a person's word."""
+    """How many runs have one standing, `labeled` of them by a person."""
 
     word: Standing
     amount: int
@@ -82,7 +82,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The runs that stand alike, newest first."""
+    """The runs with one standing, newest first."""
 
     word: Standing
     runs: tuple[JudgedRun, ...]
@@ -90,7 +90,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What is known of the weights of one model and image, and the run that it rests on."""
+    """The weight check of one model and image, and the run that it comes from."""
 
     check: WeightCheck
     run: JudgedRun | None
@@ -183,7 +183,7 @@ def flagged_first(runs: Sequence[JudgedRun], most: int) -> list[JudgedRun]:
 def write_page(path: Path, html: str) -> None:
     """Write the page in one step, so that nobody ever reads half of it.
 
-    The file keeps the mode it had. What is no regular file (``/dev/stdout``) is written to directly.
+    The file keeps the mode it had. Anything but a regular file (``/dev/stdout``) is written to directly.
 
     Raises
     ------
@@ -301,20 +301,20 @@ def _age(run: JudgedRun) -> float:
 
 
 def _unlabeled(runs: Iterable[JudgedRun]) -> tuple[JudgedRun, ...]:
-    """Return the runs nobody has spoken of, those that still burn GPUs first."""
+    """Return the runs without a label, those that still burn GPUs first."""
     return tuple(sorted((run for run in runs if run.label is None), key=lambda run: run.state not in ALIVE))
 
 
 def _headline(runs: Sequence[JudgedRun]) -> str:
-    """Say in one sentence what matters; silence must not look like health."""
+    """Return in one sentence what matters; silence must not look like health."""
     amounts = Counter(standing(run) for run in runs if run.label is None)
     alive = sum(standing(run) == "broken" and run.label is None and run.state in ALIVE for run in runs)
     if amounts["broken"]:
         return f"{count(amounts['broken'], 'broken run')}, {alive or 'none'} of them still running."
     if amounts["suspect"]:
-        return f"No broken run, {count(amounts['suspect'], 'suspect run')}."
+        return f"No broken runs, {count(amounts['suspect'], 'suspect run')}."
     healthy = sum(standing(run) == "healthy" for run in runs)
-    return f"No broken or suspect run; {healthy:,} of {count(len(runs), 'run')} known to be healthy."
+    return f"No broken or suspect runs; {healthy:,} of {count(len(runs), 'run')} healthy."
 
 
 def _panes(runs: Sequence[JudgedRun], setups: Sequence[SetupRange]) -> tuple[Pane, ...]:
