@@ -58,7 +58,7 @@ def test_it_says_how_to_keep_the_store_that_was_used_before_it(tmp_path):
     (kept,) = tmp_path.rglob("step0.db")
     assert kept.is_relative_to(tmp_path / ".local")
     said = run("settings", "--init", cwd=tmp_path / "here", HOME=str(tmp_path)).err
-    (line,) = re.findall("write (store = .*)", said)
+    (line,) = re.findall("set (store = .*)", said)
     file = tmp_path / "here" / "step0.toml"
     file.write_text(f"{line}\n{file.read_text()}")
     assert load_settings(cwd=tmp_path / "here", environ={}).store == kept

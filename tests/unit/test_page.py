@@ -135,7 +135,7 @@ def test_the_headline_says_how_many_broken_runs_still_burn_gpus():
 def test_silence_does_not_look_like_health():
     unchecked = [judged(number, gap=None, verdict="unchecked") for number in range(30)]
     headline = page([*unchecked, judged(99)]).all("p", "headline")[0]
-    assert headline.words == "No broken or suspect run; 1 of 31 runs healthy."
+    assert headline.words == "No broken or suspect runs; 1 of 31 runs healthy."
 
 
 def test_labeled_runs_stand_apart_with_their_label_and_the_tools_own_verdict():
