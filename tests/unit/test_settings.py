@@ -178,7 +178,9 @@ def test_a_wrong_value_from_the_environment_names_the_variable(tmp_path):
     [("STEP0_ALERTS_DIGST", "STEP0_ALERTS_DIGEST"), ("STEP0_STOR", "STEP0_STORE"), ("STEP0_SOURCE", "STEP0_SOURCES")],
 )  # fmt: skip
 def test_a_slip_in_a_variable_is_an_error_that_names_the_one_that_was_meant(tmp_path, name, meant):
-    with pytest.raises(UsageError, match=rf"^unknown setting {name} in the environment(.|\n)*Did you mean {meant}\?"):
+    with pytest.raises(
+        UsageError, match=rf"^unknown setting {name} in the environment(.|\n)*Did you mean {meant}\?"
+    ):
         load(tmp_path, {name: "1"})
 
 
