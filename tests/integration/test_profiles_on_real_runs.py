@@ -7,6 +7,7 @@ import pytest
 
 import step0_wandb as s0
 from step0_wandb.profiles import load_profiles
+from step0_wandb.sources.base import SourceMemory
 from step0_wandb.sources.offline.source import OfflineSource
 from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.store.columns import columns_of, frame_of
@@ -26,15 +27,6 @@ exact = [{kind = "exact", limit = 1e-9, above = "broken"}]
 """
 
 
-class NothingKnown:
-    @property
-    def marks(self):
-        return {}
-
-    def record(self, _key):
-        return None
-
-
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
     root = tmp_path_factory.mktemp("frameworks")
@@ -44,7 +36,7 @@ def directory(tmp_path_factory):
 
 def read(directory, finder):
     source = OfflineSource(directory, finder, clock=lambda: datetime.now(UTC))
-    return [(reading.record, finder.facts(reading.record)) for reading in source.read(NothingKnown())]
+    return [(reading.record, finder.facts(reading.record)) for reading in source.readings(SourceMemory())]
 
 
 def judged(readings):
