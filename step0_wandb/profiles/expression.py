@@ -3,7 +3,7 @@
 ``rollout_top_p < 1 or rollout_top_k > 0`` reads config keys by their names. Dots go into nested
 configs (``actor_rollout_ref.model.path``), ``key("odd-name")`` reads a key that is not an identifier,
 ``has("slime_*")`` asks whether any key matches, ``model(x)`` names the model behind a path,
-``family(x)`` the same without what conversions append to it. A key that is missing is None;
+``differ(x, y)`` asks whether two paths surely name different models. A key that is missing is None;
 arithmetic and order with None give None and False.
 """
 
@@ -19,51 +19,16 @@ from functools import cached_property
 from typing import Any
 
 from step0_wandb.errors import UsageError
+from step0_wandb.profiles.model_names import ModelNames
 from step0_wandb.text.nested import lookup
 
 Scope = Mapping[str, Any]
+_DEFAULT_NAMES = ModelNames()
 
-_CONVERSIONS = re.compile(
-    r"(?:[-_.](?:torch|dist|mcore|megatron|hf|ckpt|converted|bf16|fp16|(?:mx|nv)?fp[48]|int[48]|w\d+a\d+|awq|gptq"
-    r"|dynamic|block|tp\d+|pp\d+|ep\d+))+$"
-)
 ALLOWED = (
     "Allowed are config keys, numbers, texts, + - * / //, comparisons, in, and, or, not, "
-    "x if y else z, has(), key(), model() and family()."
+    "x if y else z, has(), key(), model(), differ(), architecture() and known_architecture()."
 )
-
-
-def model_name(path: object) -> str | None:
-    """Return the model that a path or hub name stands for.
-
-    The last part of the path; for a hub cache path the repository's name, not the snapshot hash.
-
-    Examples
-    --------
-    >>> model_name("/data/models--Qwen--Qwen3-0.6B/snapshots/c1899de2")
-    'Qwen3-0.6B'
-    >>> model_name("Qwen/Qwen3-0.6B/")
-    'Qwen3-0.6B'
-    """
-    if not isinstance(path, str):
-        return None
-    parts = [part for part in path.replace("\\", "/").split("/") if part]
-    for part in parts:
-        if part.startswith("models--"):
-            return part.rsplit("--", 1)[-1]
-    return parts[-1] if parts else None
-
-
-def model_family(path: object) -> str | None:
-    """Return the model behind a path, without what conversions and quantisations append to its name.
-
-    Examples
-    --------
-    >>> model_family("/data/Qwen2.5-Math-7B_torch_dist") == model_family("Qwen/Qwen2.5-Math-7B-FP8")
-    True
-    """
-    name = model_name(path)
-    return name and _CONVERSIONS.sub("", name.lower())
 
 
 def as_number(value: object) -> object:
@@ -141,6 +106,11 @@ def _read(scope: Scope, path: str) -> Any:
     return as_number(lookup(scope, path))
 
 
+def _model_names(scope: Scope) -> ModelNames:
+    names: ModelNames = getattr(scope, "model_names", _DEFAULT_NAMES)
+    return names
+
+
 def _has(scope: Scope, pattern: str) -> bool:
     # A config has hundreds of keys. One search in all of them is 20 times faster than as many matches.
     start = re.split(r"[*?[]", pattern, maxsplit=1)[0]
@@ -186,7 +156,13 @@ _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.In: _contains,
     ast.NotIn: lambda item, container: not _contains(item, container),
 }
-_FUNCTIONS: dict[str, Callable[[Any], Any]] = {"model": model_name, "family": model_family}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "model": lambda scope, path: _model_names(scope).name(path),
+    "differ": lambda scope, one, other: _model_names(scope).differ(one, other),
+    "known_architecture": lambda scope, path: _model_names(scope).architecture_of(path),
+    "architecture": lambda _scope, layers, hidden: f"{layers} x {hidden}" if layers and hidden else None,
+}
+_ARGUMENTS = {"model": 1, "differ": 2, "known_architecture": 1, "architecture": 2}
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "none": None}
 """How TOML and YAML spell what Python spells with a capital."""
 _SCOPE = ast.Name("scope", ast.Load())
@@ -247,8 +223,8 @@ class _Translator(ast.NodeTransformer):
                 return self._key(path)
             case ast.Call(ast.Name("has"), [ast.Constant(str())], []):
                 return _call("has", _SCOPE, *node.args)
-            case ast.Call(ast.Name(name), [argument], []) if name in _FUNCTIONS:
-                return _call(name, self.visit(argument))
+            case ast.Call(ast.Name(name), arguments, []) if len(arguments) == _ARGUMENTS.get(name):
+                return _call(name, _SCOPE, *map(self.visit, arguments))
         return self.generic_visit(node)
 
     def _key(self, path: str) -> ast.expr:

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from step0_wandb.errors import UsageError
-from step0_wandb.profiles.expression import Expression, as_number, model_family, model_name
+from step0_wandb.profiles.expression import Expression, as_number
 
 CONFIG = {
     "rollout_top_p": 0.95,
@@ -53,7 +53,11 @@ CONFIG = {
         ("rollout_top_k in [32, 64]", True),
         ("'yes' if colocate else 'no'", "yes"),
         ("model('org/Qwen3-0.6B')", "Qwen3-0.6B"),
-        ("family('org/Qwen3-0.6B-FP8')", "qwen3-0.6b"),
+        ("differ('org/Qwen3-0.6B-FP8', '/m/Qwen3-0.6B_torch_dist')", False),
+        ("differ('org/Qwen3-0.6B', '/m/Qwen3-4B_torch_dist')", True),
+        ("known_architecture('org/Qwen3-0.6B')", "28 x 1024"),
+        ("architecture(rollout_top_k, data.train_batch_size)", "64 x 256"),
+        ("architecture(rollout_top_k, missing)", None),
         ("missing > 1", False),
         ("missing + 1", None),
         ("'text' + 1", None),
@@ -87,6 +91,7 @@ def test_an_expression_reads_the_config(text, value):
         "b'bytes'",
         "1j",
         "model(1, 2)",
+        "differ(1)",
         "model(x=1)",
         "'%d' % 3",
         "~1",
@@ -109,49 +114,6 @@ def test_a_key_whose_name_is_no_identifier_can_still_be_read():
     assert Expression.of_key("odd-name").value(CONFIG) == "yes"
     assert Expression.of_key("data.train_batch_size").value(CONFIG) == 256
     assert Expression.of_key("odd-name").names == {"odd-name"}
-
-
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("Qwen/Qwen3-0.6B", "Qwen3-0.6B"),
-        ("/data/models/Qwen3-0.6B/", "Qwen3-0.6B"),
-        (
-            "/cache/hub/models--Qwen--Qwen3-0.6B/snapshots/c1899de289a04d12100db370d81485cdf75e47ca",
-            "Qwen3-0.6B",
-        ),
-        (r"C:\models\Qwen3-0.6B", "Qwen3-0.6B"),
-        ("/cache/models--gpt2/snapshots/607a30d783dfa663caf39e06633721c8d4cfcd7e", "gpt2"),
-        ("/", None),
-        ("", None),
-        (None, None),
-        (["a"], None),
-    ],
-)
-def test_a_path_stands_for_the_model_that_it_ends_in(path, name):
-    assert model_name(path) == name
-
-
-@pytest.mark.parametrize(
-    "copy",
-    [
-        "Qwen/Qwen3-30B-A3B",
-        "/data/Qwen3-30B-A3B_torch_dist",
-        "/data/Qwen3-30B-A3B-FP8",
-        "/data/qwen3-30b-a3b-mxfp8_torch_dist",
-        "/data/Qwen3-30B-A3B-W4A16",
-        "/data/Qwen3-30B-A3B_torch_dist_tp4_pp2",
-    ],
-)
-def test_a_converted_or_quantised_copy_is_the_same_model(copy):
-    assert model_family(copy) == "qwen3-30b-a3b"
-
-
-@pytest.mark.parametrize(
-    "other", ["Qwen3-30B", "Qwen3-30B-A3B-Instruct", "Qwen3-30B-A3B-Base", "iter_0000100", None]
-)
-def test_another_model_is_not(other):
-    assert model_family(other) != "qwen3-30b-a3b"
 
 
 @pytest.mark.parametrize(
