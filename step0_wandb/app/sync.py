@@ -256,7 +256,7 @@ def _follow(store: Store, job: Job, context: Context) -> tuple[Problem, ...]:
 def profiles_of(loaded: Loaded) -> Profiles:
     """Return the profiles, with the settings' changes to their setups."""
     changes = {name: change.model_dump() for name, change in loaded.settings.setup.items()}
-    return load_profiles(loaded.profile_paths).with_setups(changes)
+    return load_profiles(loaded.profile_paths).with_setups(changes, loaded.settings.model.generic)
 
 
 def judge_store(store: Store, loaded: Loaded, context: Context) -> tuple[str, ...]:

@@ -167,6 +167,7 @@ class _Scope(Mapping[str, Any]):
     """A run's config, with the profile's named parts and defaults, and what is known of the run."""
 
     def __init__(self, profile: Profile, config: Mapping[str, Json], about: Mapping[str, Any]) -> None:
+        self.model_names = profile.model_names
         self._inner = profile.scope(config)
         self._about = about
 

@@ -8,12 +8,15 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from step0_wandb.profiles.expression import as_number, model_name
+from step0_wandb.profiles.expression import as_number
+from step0_wandb.profiles.model_names import names_with
 from step0_wandb.text.formatting import clean
+from step0_wandb.text.nested import flatten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from step0_wandb.profiles import Profile
     from step0_wandb.records import Json
 
 _NOISE = re.compile(
@@ -24,6 +27,11 @@ _NOISE = re.compile(
     re.IGNORECASE,
 )
 """Keys that differ by nature from run to run and never explain a gap."""
+_MODEL_KEY = re.compile(
+    r"(?:^|\.)(?:hf_checkpoint|(?:ref_|critic_)?load|_?(?:model_)?name_or_path|model_name|model(?:\.path|\.name)?"
+    r"|actor\.path|pretrain|tokenizer(?:_path|_model|_name)?)$"
+)
+"""Keys that name a checkpoint; every other path is compared by its whole text."""
 _LONGEST_VALUE = 200
 """Characters of a value that are kept."""
 
@@ -48,49 +56,36 @@ class Difference:
     share: float = 1.0
 
 
-def differences(config: Mapping[str, Json], peers: Sequence[Mapping[str, Json]]) -> list[Difference]:
+def differences(
+    config: Mapping[str, Json], peers: Sequence[Mapping[str, Json]], profile: Profile | None = None
+) -> list[Difference]:
     """Return the keys whose value no peer has, the most telling first.
 
-    Left out is what differs by nature: seeds, ports, names, hosts, output paths, paths that end in the
-    same model, and keys whose value most peers have for themselves alone.
+    Left out is what differs by nature: seeds, ports, names, hosts, output paths, copies of the same
+    checkpoint in another place, and keys whose value most peers have for themselves alone.
 
     Parameters
     ----------
     peers : sequence of mapping
         The configs of the healthy runs of the same setup.
+    profile : Profile, optional
+        Says which keys are one, so that runs that logged their config in another form can be compared.
     """
     if not peers:
         return []
-    own = flatten(config)
-    others = [flatten(peer) for peer in peers]
+    plain = profile.flat if profile else flatten
+    own, others = plain(config), [plain(peer) for peer in peers]
     found = []
     for key in sorted(own.keys() | {key for other in others for key in other}):
         if _NOISE.search(key):
             continue
-        counts = Counter(_comparable(other.get(key)) for other in others)
-        if _comparable(own.get(key)) in counts or _is_individual(counts):
+        counts = Counter(_comparable(key, other.get(key)) for other in others)
+        if _comparable(key, own.get(key)) in counts or _is_individual(counts):
             continue
         usual, times = counts.most_common(1)[0]
-        healthy = next(other.get(key) for other in others if _comparable(other.get(key)) == usual)
+        healthy = next(other.get(key) for other in others if _comparable(key, other.get(key)) == usual)
         found.append(Difference(key, _short(own.get(key)), _short(healthy), times / len(others)))
     return sorted(found, key=lambda item: (-item.share, item.key))
-
-
-def flatten(config: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
-    """Return a nested config with dotted keys; lists and empty tables are values.
-
-    What the client notes of each writing process stands under ``_wandb.e`` and a random name, which is
-    left out.
-    """
-    flat: dict[str, Json] = {}
-    for key, value in config.items():
-        if prefix == "_wandb.e." and isinstance(value, dict):
-            flat.update(flatten(value, prefix))
-        elif isinstance(value, dict) and value:
-            flat.update(flatten(value, f"{prefix}{key}."))
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
 
 
 def nearest_setup(setup: str, others: Iterable[str]) -> str | None:
@@ -105,15 +100,15 @@ def nearest_setup(setup: str, others: Iterable[str]) -> str | None:
     )
 
 
-def _comparable(value: Json) -> str:
-    """Return a value as what is compared: numbers as numbers, a path as the model that it ends in.
+def _comparable(key: str, value: Json) -> str:
+    """Return a value as what is compared: numbers as numbers, a checkpoint wherever it is stored.
 
     An empty table is as good as none.
     """
     if value == {}:
         return repr(None)
-    if isinstance(value, str):
-        value = model_name(value) if "/" in value else value
+    if isinstance(value, str) and _MODEL_KEY.search(key):
+        return repr(names_with().checkpoint(value))
     return repr(as_number(value))
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from step0_wandb.explanations.causes import Evidence, blind_spots, find_causes
-from step0_wandb.explanations.differences import differences, flatten, nearest_setup, one_line
+from step0_wandb.explanations.differences import differences, nearest_setup, one_line
 from step0_wandb.records import FLAGGED
 from step0_wandb.text.formatting import clean, count, key_text, number, when
+from step0_wandb.text.nested import flatten
 from step0_wandb.text.summary import Line, Summary
 from step0_wandb.verdicts.reference_gaps import published_for
 

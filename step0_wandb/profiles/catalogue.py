@@ -56,29 +56,37 @@ class Profiles:
             if profile.weights and profile.weights.flag.holds(profile.scope(config))
         ]
 
-    def with_setups(self, changes: Mapping[str, Mapping[str, Any]]) -> Profiles:
+    def with_setups(self, changes: Mapping[str, Mapping[str, Any]], generic: Iterable[str] = ()) -> Profiles:
         """Return the profiles with other setup keys.
 
         Parameters
         ----------
         changes : mapping of str to mapping
             By profile name what `Profile.with_setup` takes: ``keys``, ``add`` and ``drop``.
+        generic : iterable of str
+            More words that name no model.
 
         Raises
         ------
         UsageError
             There is no such profile, or it has no such key to drop.
         """
-        by_name = dict(self.by_name)
+        words = frozenset(word.lower() for word in generic)
+        by_name = {
+            name: profile.model_copy(update={"generic": profile.generic | words}) if words else profile
+            for name, profile in self.by_name.items()
+        }
         for name, change in changes.items():
             if name not in by_name:
                 raise UsageError(
                     f"[setup.{name}] does not name a profile", f"There are: {', '.join(sorted(by_name))}."
                 )
             by_name[name] = by_name[name].with_setup(**change)
-        said = repr(sorted((name, sorted(change.items())) for name, change in changes.items()))
-        digest = hashlib.sha256((self.fingerprint + said).encode()).hexdigest()[:16]
-        return Profiles(by_name, digest if changes else self.fingerprint)
+        text = repr(
+            (sorted((name, sorted(change.items())) for name, change in changes.items()), sorted(words))
+        )
+        digest = hashlib.sha256((self.fingerprint + text).encode()).hexdigest()[:16]
+        return Profiles(by_name, digest if changes or words else self.fingerprint)
 
 
 def preferred(rivals: Sequence[Profile], config: Mapping[str, Json]) -> Profile | None:
@@ -100,7 +108,7 @@ def load_profiles(paths: Iterable[Path] = ()) -> Profiles:
     """
     files = [file for path in paths for file in _files(path)]
     by_name: dict[str, Profile] = {}
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(read_file(SHIPPED / "lists" / "model_names.toml"))
     for file in (*files, *sorted(SHIPPED.glob("*.toml"))):
         content = read_file(file)
         profile = parse_profile(file, content)

@@ -19,11 +19,10 @@ from functools import cached_property
 from typing import Any
 
 from step0_wandb.errors import UsageError
-from step0_wandb.profiles.model_names import ModelNames
+from step0_wandb.profiles import model_names
 from step0_wandb.text.nested import lookup
 
 Scope = Mapping[str, Any]
-_DEFAULT_NAMES = ModelNames()
 
 ALLOWED = (
     "Allowed are config keys, numbers, texts, + - * / //, comparisons, in, and, or, not, "
@@ -106,8 +105,8 @@ def _read(scope: Scope, path: str) -> Any:
     return as_number(lookup(scope, path))
 
 
-def _model_names(scope: Scope) -> ModelNames:
-    names: ModelNames = getattr(scope, "model_names", _DEFAULT_NAMES)
+def _model_names(scope: Scope) -> model_names.ModelNames:
+    names: model_names.ModelNames = getattr(scope, "model_names", None) or model_names.names_with()
     return names
 
 

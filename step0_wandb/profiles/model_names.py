@@ -101,6 +101,10 @@ class ModelNames:
         families = {_SEPARATORS.sub("", _QUANTISED.sub("", str(name).lower())) for name in names}
         return len(families) > 1 or _other_checkpoint(self._counted(one), self._counted(other))
 
+    def checkpoint(self, path: object) -> tuple[str | None, dict[str, int]]:
+        """Return what tells one checkpoint from another, wherever it is stored: its model, and its numbers."""
+        return self.name(path), self._counted(path)
+
     def architecture_of(self, path: object) -> str | None:
         """Return the layers x hidden size of a well-known model, by its name; None for any other."""
         return _known_architecture(self.name(path) or "")
@@ -146,6 +150,12 @@ class ModelNames:
                     if kind in ("step", "epoch") and len(number) < _LONGEST_COUNT:
                         found[kind] = max(int(number), found.get(kind, 0))
         return found
+
+
+@cache
+def names_with(generic: frozenset[str] = frozenset()) -> ModelNames:
+    """Return what reads names by the shipped lists and some more generic words."""
+    return ModelNames(generic)
 
 
 def _other_checkpoint(one: Mapping[str, int], other: Mapping[str, int]) -> bool:

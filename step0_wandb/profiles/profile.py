@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
@@ -12,14 +13,19 @@ from pydantic_core import PydanticCustomError
 from step0_wandb.errors import UsageError
 from step0_wandb.profiles import schema
 from step0_wandb.profiles.expression import Expression
+from step0_wandb.profiles.model_names import names_with
 from step0_wandb.records import CheckPlan, Rule
 from step0_wandb.text.nested import lookup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
+    from step0_wandb.profiles.model_names import ModelNames
     from step0_wandb.records import Json
 
+ARCHITECTURE = "architecture"
+"""The named part of a profile that says layers x hidden size."""
 PPO_KL_BROKEN_FROM = 1e-2
 """Every PPO-KL from here on has so far been a real fault."""
 CLIP_FRAC_LIMIT = 1e-10
@@ -34,6 +40,8 @@ class Profile(schema.Table):
     title: str
     read_from: str = ""
     prefer: schema.Expr | None = None
+    generic: frozenset[str] = frozenset()
+    alternatives: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     metrics: schema.Metrics
     step: schema.Step
     let: dict[str, schema.Expr] = Field(default_factory=dict)
@@ -60,9 +68,34 @@ class Profile(schema.Table):
             ready |= found
         return self
 
-    def scope(self, config: Mapping[str, Json]) -> Mapping[str, Any]:
+    @property
+    def model_names(self) -> ModelNames:
+        """Return what reads the names of models out of paths."""
+        return names_with(self.generic)
+
+    def scope(self, config: Mapping[str, Json]) -> Scope:
         """Return what the profile's expressions see: config, then defaults, then the named parts."""
-        return _Scope(self, config)
+        return Scope(self, config)
+
+    def logged(self, config: Mapping[str, Json], key: str) -> Any:
+        """Return a config value under its name or an alternative one; None where there is none."""
+        value = lookup(config, key)
+        if value is None:
+            for path in self._also(key):
+                if (value := lookup(config, path)) is not None:
+                    break
+        return value
+
+    def _also(self, key: str) -> Iterator[str]:
+        """Yield the other paths of a key; in `alternatives` a ``*`` stands for the rest of its name."""
+        yield from self.alternatives.get(key, ())
+        for pattern, paths in self._patterns:
+            if key.startswith(pattern):
+                yield from (path.replace("*", key[len(pattern) :]) for path in paths)
+
+    @cached_property
+    def _patterns(self) -> list[tuple[str, tuple[str, ...]]]:
+        return [(name[:-1], paths) for name, paths in self.alternatives.items() if name.endswith("*")]
 
     def keys_of(self, *expressions: Expression) -> frozenset[str]:
         """Return the config keys that expressions read, those of the named parts in them too."""
@@ -75,11 +108,18 @@ class Profile(schema.Table):
         return next((gap for gap in self.metrics.gap if gap.metric in values), None)
 
     def model(self, config: Mapping[str, Json]) -> str | None:
-        """Return the model that a run trains, as its setup names it."""
-        value = next(
-            (key.value.value(self.scope(config)) for key in self.setup if key.label == "model"), None
-        )
-        return None if value is None else _shown(value)
+        """Return the model that a run trains, as its setup names it.
+
+        Its architecture stands behind it where the name does not say it: ``my-model (28 x 1024)``.
+        """
+        scope = self.scope(config)
+        key = next((key for key in self.setup if key.label == "model"), None)
+        value = key and key.value.value(scope)
+        if value is None:
+            return None
+        architecture = scope[ARCHITECTURE] if ARCHITECTURE in self.let else None
+        is_told = architecture in (None, self.model_names.architecture_of(value))
+        return _shown(value) if is_told else f"{_shown(value)} ({architecture})"
 
     def unnamed_because(self, config: Mapping[str, Json]) -> str:
         """Return why a run is of no known setup: its config names no model; empty where it does."""
@@ -98,7 +138,7 @@ class Profile(schema.Table):
         for key in self.setup:
             value = key.value.value(scope)
             if key.label == "model":
-                heads.append("model?" if value is None else _shown(value))
+                heads.append(self.model(config) or "model?")
             elif value is not None and value != key.default:
                 rest.append(f"{key.label}={_shown(value)}")
         label = [*heads, " ".join(rest)]
@@ -143,30 +183,33 @@ class Profile(schema.Table):
         Parameters
         ----------
         keys : sequence of str, optional
-            Config keys, or labels of the profile's own keys, that replace its list.
+            What replaces the profile's list: labels of its own keys, or config keys by their value.
         add, drop : sequence of str
-            The same, to add and to take away.
+            The same, to add and to take away; a config key to drop takes the keys that read it along.
 
         Raises
         ------
         UsageError
-            A key to drop is none of the profile's.
+            A key to drop is not one of the profile's, or a key to add is there already.
         """
-        known = {name: key for key in self.setup for name in (*key.value.names, key.label)}
+        own = {key.label: key for key in self.setup}
         chosen = list(self.setup) if keys is None else []
         for name in (*(keys or ()), *add):
-            key = known.get(name) or schema.SetupKey(
-                label=name.rsplit(".", 1)[-1], value=Expression.of_key(name)
-            )
-            if key not in chosen:
-                chosen.append(key)
-        for name in drop:
-            if name not in known:
-                labels = ", ".join(key.label for key in self.setup)
+            key = own.get(name) or _by_value(name, {key.label for key in chosen})
+            if any(key.value == other.value for other in chosen):
                 raise UsageError(
-                    f"[setup.{self.name}] drop names {name!r}, which is no setup key", f"There are: {labels}."
+                    f"[setup.{self.name}] add names {name!r}, which has no effect: it is a setup key already",
+                    f"There are: {', '.join(own)}.",
                 )
-            chosen = [key for key in chosen if key is not known[name]]
+            chosen.append(key)
+        for name in drop:
+            kept = [key for key in chosen if name not in (key.label, *key.value.names)]
+            if len(kept) == len(chosen):
+                raise UsageError(
+                    f"[setup.{self.name}] drop names {name!r}, which has no effect: it is not a setup key",
+                    f"There are: {', '.join(own)}.",
+                )
+            chosen = kept
         return self.model_copy(update={"setup": tuple(chosen)})
 
     def _exact_rule(self, check: Literal["ppo_kl", "clip_frac"], scope: Mapping[str, Any]) -> Rule:
@@ -197,19 +240,19 @@ class Profile(schema.Table):
         return Rule("range")
 
 
-class _Scope(Mapping[str, Any]):
+class Scope(Mapping[str, Any]):
     """A config as expressions see it; named parts are worked out when asked for."""
 
     def __init__(self, profile: Profile, config: Mapping[str, Json]) -> None:
-        self._let = profile.let
+        self.model_names = profile.model_names
+        self._profile = profile
         self._config = config
-        self._defaults = profile.defaults
 
     def __getitem__(self, path: str) -> Any:
-        if path in self._let:
-            return self._let[path].value(self)
-        value = lookup(self._config, path)
-        return lookup(self._defaults, path) if value is None else value
+        if path in self._profile.let:
+            return self._profile.let[path].value(self)
+        value = self._profile.logged(self._config, path)
+        return lookup(self._profile.defaults, path) if value is None else value
 
     def __contains__(self, path: object) -> bool:
         return True
@@ -219,6 +262,12 @@ class _Scope(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._config)
+
+
+def _by_value(name: str, taken: AbstractSet[str]) -> schema.SetupKey:
+    """Return the setup key that is a config key's own value."""
+    short = name.rsplit(".", 1)[-1]
+    return schema.SetupKey(label=name if short in taken else short, value=Expression.of_key(name))
 
 
 def _shown(value: object) -> str:

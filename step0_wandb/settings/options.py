@@ -105,6 +105,14 @@ class SetupSettings(_Table):
     )
 
 
+class ModelSettings(_Table):
+    """How the model is found in the path of a checkpoint."""
+
+    generic: tuple[str, ...] = Field(
+        default=(), description="More parts of paths that name no model, such as a team's folder."
+    )
+
+
 class AlertsSettings(_Table):
     """Which verdicts raise an alert, and where else to send it."""
 
@@ -176,6 +184,7 @@ class Settings(_Table):
     )
     ranges: RangesSettings = RangesSettings()
     setup: dict[str, SetupSettings] = Field(default_factory=dict)
+    model: ModelSettings = ModelSettings()
     checks: ChecksSettings = ChecksSettings()
     alerts: AlertsSettings = AlertsSettings()
     report: ReportSettings = ReportSettings()

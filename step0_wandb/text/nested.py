@@ -7,21 +7,21 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from step0_wandb.text.python_values import namespace
+from step0_wandb.text.python_values import fields
 
 if TYPE_CHECKING:
     from step0_wandb.records import Json
 
 # Expressions ask one text for many keys, and the runs of a project have the same texts.
-_fields = functools.lru_cache(maxsize=256)(namespace)
+_fields = functools.lru_cache(maxsize=256)(fields)
 _NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
 
 
 def lookup(config: Mapping[str, Any], path: str) -> Any:
     """Return the value under a dotted path, or None where there is none.
 
-    A key that holds the dots itself beats a nested one, the longest first. OpenRLHF gives W&B objects
-    that it stores as texts, ``"namespace(batch_size=128, ...)"``; the path goes into those too.
+    A key that holds the dots itself beats a nested one, the longest first. Frameworks give W&B objects,
+    which it stores as texts, ``"namespace(batch_size=128, ...)"``; the path goes into those too.
 
     Examples
     --------
@@ -40,6 +40,24 @@ def lookup(config: Mapping[str, Any], path: str) -> Any:
         if isinstance(inner, Mapping) and (found := lookup(inner, path[at + 1 :])) is not None:
             return found
     return None
+
+
+def flatten(config: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
+    """Return a nested config with dotted keys, objects that were stored as texts included.
+
+    Lists and empty tables are values. What the W&B client notes of each writing process stands under
+    ``_wandb.e`` and a random name, which is left out.
+    """
+    flat: dict[str, Json] = {}
+    for key, value in config.items():
+        inner = (_fields(value) or value) if isinstance(value, str) else value
+        if prefix == "_wandb.e." and isinstance(inner, dict):
+            flat.update(flatten(inner, prefix))
+        elif isinstance(inner, dict) and inner:
+            flat.update(flatten(inner, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
 
 
 def collect_numbers(name: str, value: Json, into: dict[str, float]) -> None:

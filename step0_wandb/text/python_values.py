@@ -1,8 +1,9 @@
 """Python values as programs print them, read without ``eval``.
 
 What ``repr`` writes is read, and what numbers look like around it: bare ``nan`` and ``inf``,
-``tensor(2.0, device='cuda:0')``, ``np.float64(0.5)``, ``namespace(rank=0, path='…')``. Anything else
-that has a name or angle brackets becomes `OPAQUE`, so that its neighbours can still be read.
+``tensor(2.0, device='cuda:0')``, ``np.float64(0.5)``, ``<Mode.FAST: 'fast'>``; and objects with named
+fields as argparse, dataclasses and pydantic print them. Anything else that has a name or angle brackets
+becomes `OPAQUE`, so that its neighbours can still be read. Time grows with the length of the text alone.
 """
 
 from __future__ import annotations
@@ -35,8 +36,11 @@ _NUMBER = re.compile(
 )
 _STRING = re.compile(r"[rRbBuU]{0,2}('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
+_FIELD = re.compile(r"([A-Za-z_]\w*)\s*=(?!=)")
+_OBJECT = re.compile(r"\{|[A-Za-z_][\w.]*\s*[(=]")
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U(00[0-9a-fA-F]{6})|(.))", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
+_ENUM = re.compile(r"<[\w.]+: (?=['\"\d+-])")
 _CUT = re.compile(r"[\w.+\-]+")
 _SPACE = re.compile(r"[\s\\]*")
 _ELLIPSIS = "..."
@@ -49,7 +53,8 @@ _CONSTANTS: dict[str, Value] = {
     "false": False,
 }
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
-_NAMESPACES = ("namespace", "Namespace", "SimpleNamespace", "argparse.Namespace", "types.SimpleNamespace")
+_LONGEST_OBJECT = 1 << 17
+"""Characters; a tree of settings has some ten thousand. More takes too long to read in one go."""
 
 
 class LiteralError(ValueError):
@@ -108,21 +113,37 @@ def parse(text: str, start: int = 0) -> Parsed:
     return _Reader(text).value(start, 0)
 
 
-def namespace(text: str) -> dict[str, Value] | None:
-    """Return the fields of a printed namespace, or None where the text is none.
+def fields(text: str) -> dict[str, Value] | None:
+    """Return the fields of an object that was stored as its text, or None where the text is another.
+
+    Read are ``Name(field=value, ...)``, pydantic's ``field=value field=value`` and a printed dict. What
+    is not a literal in it is left out.
 
     Examples
     --------
-    >>> namespace("namespace(rank=8, path='org/model')")
+    >>> fields("namespace(rank=8, path='org/model', fn=<function f at 0x7f>)")
     {'rank': 8, 'path': 'org/model'}
+    >>> fields("trainers=[] base_args={'fp8': 'e4m3'}")
+    {'trainers': [], 'base_args': {'fp8': 'e4m3'}}
     """
-    if not text.startswith(_NAMESPACES):
+    if len(text) > _LONGEST_OBJECT or not _OBJECT.match(text):
         return None
+    reader = _Reader(text)
     try:
-        value = parse(text).value
+        found = reader.value(0, 0) if not _FIELD.match(text) else reader.spaced_fields()
     except LiteralError:
         return None
-    return value if isinstance(value, dict) else None
+    if not isinstance(found.value, dict) or text[found.end :].strip():
+        return None
+    return _without_opaque(found.value)
+
+
+def _without_opaque(value: dict[str, Value]) -> dict[str, Value]:
+    return {
+        key: _without_opaque(inner) if isinstance(inner, dict) else inner
+        for key, inner in value.items()
+        if inner is not OPAQUE
+    }
 
 
 class _Reader:
@@ -184,6 +205,18 @@ class _Reader:
             at = self._separator(closing, item.end)
         return Parsed(items, at + 1)
 
+    def spaced_fields(self) -> Parsed:
+        """Return the fields of ``field=value field=value``, as pydantic prints an object."""
+        found: dict[str, Value] = {}
+        at = self._skip(0)
+        while field := _FIELD.match(self._text, at):
+            item = self.value(field.end(), 1)
+            found[field[1]] = item.value
+            at = self._skip(item.end)
+            if at == item.end:
+                break
+        return Parsed(found, at)
+
     def _named(self, match: re.Match[str], depth: int) -> Parsed:
         """Return a constant, a call's content, or something opaque."""
         name = match[0]
@@ -192,22 +225,27 @@ class _Reader:
         if not self._text.startswith("(", match.end()):
             return Parsed(OPAQUE, match.end())
         first: Value = OPAQUE
-        fields: dict[str, Value] = {}
+        found: dict[str, Value] = {}
         at = self._skip(match.end() + 1)
         while not self._closes(")", at):
-            field = _NAME.match(self._text, at)
-            equals = self._skip(field.end()) if field else at
-            if field and self._text.startswith("=", equals):
-                item = self.value(equals + 1, depth + 1)
-                fields[field[0]] = item.value
+            if field := _FIELD.match(self._text, at):
+                item = self.value(field.end(), depth + 1)
+                found[field[1]] = item.value
+            elif self._text.startswith("**{", at):  # argparse: names that are not identifiers
+                item = self._braces(at + 2, depth + 1)
+                found.update(item.value if isinstance(item.value, dict) else {})
             else:
                 item = self.value(at, depth + 1)
                 first = item.value if first is OPAQUE else first
             at = self._separator(")", item.end)
-        return Parsed(fields if name in _NAMESPACES else _content(first, name), at + 1)
+        return Parsed(found if found and first is OPAQUE else _content(first, name), at + 1)
 
     def _bracketed(self, at: int) -> Parsed:
-        """Skip ``<object at 0x7f…>``."""
+        """Return the value of ``<Mode.FAST: 'fast'>``, or skip ``<object at 0x7f…>``."""
+        if match := _ENUM.match(self._text, at):
+            item = self.value(match.end(), 1)
+            if self._text.startswith(">", item.end):
+                return Parsed(item.value, item.end + 1)
         depth = 0
         for end in range(at, len(self._text)):
             depth += {"<": 1, ">": -1}.get(self._text[end], 0)

@@ -9,7 +9,7 @@ from importlib import resources
 from pydantic import Field
 
 from step0_wandb.profiles import schema
-from step0_wandb.profiles.expression import model_family
+from step0_wandb.profiles.model_names import names_with
 from step0_wandb.text.formatting import count, number, ratio
 
 
@@ -92,6 +92,6 @@ def published_for(setup: str | None) -> tuple[Published, ...]:
     return tuple(
         known
         for known in _catalogue().published
-        if (known.profile, model_family(known.model), frozenset(known.parts))
-        == (profile, model_family(model), parts)
+        if (known.profile, names_with().family(known.model), frozenset(known.parts))
+        == (profile, names_with().family(model), parts)
     )

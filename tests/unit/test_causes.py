@@ -50,6 +50,7 @@ def beside(**ratios):
 SHOWN = [
     ("wrong-checkpoint", "miles", {**MILES, "load": "/models/Qwen3-1.7B_torch_dist"}, GAP, {}),
     ("wrong-reference", "slime", {**MILES, "ref_load": "/models/Qwen3-1.7B_torch_dist"}, GAP, {}),
+    ("wrong-architecture", "miles", {**MILES, "num_layers": 36, "hidden_size": 2560}, GAP, {}),
     ("not-updated", "miles", {**MILES, "debug_skip_weight_update": True}, GAP, {}),
     ("not-updated", "miles", {**MILES, "lora_train_only": True}, GAP, {}),
     ("resumed", "miles", {**MILES, "load": "/out/Qwen3-0.6B", "save": "/out/Qwen3-0.6B"}, GAP, {}),
@@ -75,7 +76,7 @@ SHOWN = [
     ("sampler", "miles", {**MILES, "rollout_top_p": 0.95, "rollout_top_k": 64}, GAP, {}),
     ("sampler-raw", "vime", {**MILES, "vllm_logprobs_mode": "raw_logprobs", "rollout_temperature": 0.6}, GAP, {}),
     ("sampler-raw", "skyrl", nested("generator.sampling_params.temperature", value=0.6), GAP, {}),
-    ("sampler-cut", "trl", {"use_vllm": True, "top_p": 0.8}, GAP, {}),
+    ("sampler-cut-trl", "trl", {"use_vllm": True, "top_p": 0.8}, GAP, {}),
     ("sampler-cut", "verl", nested("actor_rollout_ref.rollout.top_k", value=20), GAP, {}),
     ("engine-precision", "miles", {**MILES, "hf_checkpoint": "/models/Qwen3-0.6B-FP8"}, GAP, {}),
     ("engine-precision", "verl", nested("actor_rollout_ref.rollout.quantization", value="fp8"), GAP, {}),
@@ -194,3 +195,58 @@ def test_what_step_0_cannot_see_is_said(profile, config, says):
 
 def test_nothing_is_said_of_what_a_run_does_not_do():
     assert blind_spots(PROFILES["miles"], MILES) == []
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"hf_checkpoint": "/models/Qwen3-4B", "load": "/ckpt/exp7", "save": "/ckpt/exp7"},
+        {"hf_checkpoint": "/models/Qwen3-4B", "load": "/root/Qwen3-4B_slime", "save": "/root/Qwen3-4B_slime"},
+        {"hf_checkpoint": "/data/sft/exp20/checkpoint-1200", "ref_load": "/data/sft/exp20/dist"},
+        {"hf_checkpoint": "/sft/qwen3-0.6b-math/checkpoint-700", "ref_load": "/dist/qwen3-0.6b-math_torch_dist"},
+        {"hf_checkpoint": "/models/Qwen3-4B-FP8", "ref_load": "/models/qwen3_4b_mcore", "num_layers": 36, "hidden_size": 2560},
+    ],
+)  # fmt: skip
+def test_no_other_model_is_named_without_evidence(config):
+    names = [cause.name for cause in find_causes(PROFILES["miles"], Evidence(config, GAP | KL))]
+    assert not {"wrong-checkpoint", "wrong-reference", "wrong-architecture"} & set(names)
+
+
+def test_two_checkpoints_of_one_training_are_evidence():
+    config = {
+        "hf_checkpoint": "/sft/q-math/checkpoint-500",
+        "ref_load": "/sft/q-math/checkpoint-700_torch_dist",
+    }
+    found = find_causes(PROFILES["miles"], Evidence(config, GAP))
+    assert found[0].name == "wrong-reference"
+
+
+def test_a_resumed_run_is_told_to_go_on_from_a_checkpoint_first():
+    config = {**MILES, "load": "/ckpt/exp7", "save": "/ckpt/exp7"}
+    assert find_causes(PROFILES["miles"], Evidence(config, GAP))[0].name == "resumed"
+
+
+@pytest.mark.parametrize(
+    ("profile", "config"),
+    [
+        ("miles", {"rollout_top_p": 0.95, "rollout_top_k": 64, "use_sampling_support_replay": True}),
+        ("skyrl", nested("generator.sampling_params.top_k", value=20) | nested("trainer.algorithm.enable_sample_support_replay", value=True)),
+    ],
+)  # fmt: skip
+def test_a_sampler_that_the_trainer_replays_is_no_cause_and_another_setup(profile, config):
+    names = [cause.name for cause in find_causes(PROFILES[profile], Evidence(config, GAP))]
+    assert not {"sampler", "sampler-cut"} & set(names)
+    assert "sampler=replayed" in PROFILES[profile].setup_label(config, None)
+
+
+def test_dropout_of_a_gpt2_is_found_under_its_own_names():
+    config = {
+        "_name_or_path": "gpt2",
+        "attn_pdrop": 0.1,
+        "resid_pdrop": 0.1,
+        "embd_pdrop": 0.1,
+        "disable_dropout": False,
+    }
+    found = find_causes(PROFILES["trl"], Evidence(config, {"clip_frac"}))
+    assert found[0].name == "model-dropout"
+    assert "attn_pdrop" in found[0].text

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from step0_wandb.text.python_values import OPAQUE, LiteralError, Numeral, namespace, parse
+from step0_wandb.text.python_values import OPAQUE, LiteralError, Numeral, fields, parse
 
 
 @pytest.mark.parametrize(
@@ -82,13 +82,48 @@ def test_an_error_says_whether_more_text_could_help(text, at_end):
     assert caught.value.at_end is at_end
 
 
-@pytest.mark.parametrize("text", ["plain text", "namespace(1, 2", "namespaces", "dict(a=1)", ""])
-def test_what_is_no_namespace_is_not_read_as_one(text):
-    assert namespace(text) is None
+@pytest.mark.parametrize(
+    "text",
+    [
+        "plain text",
+        "namespace(1, 2",
+        "namespaces",
+        "",
+        "f(1)",
+        "tensor(2.0, device='cuda:0')",
+        "lr=1e-6 and more",
+        "a == b",
+        "{'never': closed",
+        "[1, 2]",
+        "base_args={'fp8': 'e4m3'} trailing",
+        "Config(a=1) Config(b=2)",
+        "x=" + "[" * 5000 + "]" * 5000,
+        "x='" + "a" * 200_000 + "'",
+    ],
+)
+def test_a_text_that_is_not_an_object_has_no_fields(text):
+    assert fields(text) is None
 
 
-def test_a_namespace_gives_its_fields():
-    assert namespace("Namespace(a=1, b=namespace(c='x'), d=[1.5])") == {"a": 1, "b": {"c": "x"}, "d": [1.5]}
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Namespace(a=1, b=namespace(c='x'), d=[1.5])", {"a": 1, "b": {"c": "x"}, "d": [1.5]}),
+        ("NS(fp8='e4m3', dropout=0.1)", {"fp8": "e4m3", "dropout": 0.1}),
+        ("argparse.Namespace(a=1, **{'b-c': 2})", {"a": 1, "b-c": 2}),
+        ("Config(args=Args(bf16=True), fn=<function f at 0x7f>, n=3)", {"args": {"bf16": True}, "n": 3}),
+        ("trainers=[{'id': 'actor'}] base_args={'fp8': None}", {"trainers": [{"id": "actor"}], "base_args": {"fp8": None}}),
+        ("mode=<Mode.FAST: 'fast'> level=<Level.TWO: 2> dtype=torch.bfloat16", {"mode": "fast", "level": 2}),
+        ("path=PosixPath('/data/x') when=datetime.datetime(2026, 1, 2)", {"path": "/data/x", "when": 2026}),
+        ("{'a': {'b': 1}, 2: None}", {"a": {"b": 1}, "2": None}),
+    ],
+)  # fmt: skip
+def test_an_object_that_was_stored_as_text_gives_its_literal_fields(text, found):
+    assert fields(text) == found
+
+
+def test_a_dict_that_a_call_was_made_of_is_read():
+    assert fields("dict(a=1)") == {"a": 1}
 
 
 WORDS = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)

@@ -202,17 +202,74 @@ def test_what_is_not_a_path_names_no_model(nothing):
     assert NAMES.name(nothing) is None
 
 
-TELLING = st.sampled_from(
-    sorted({name for _, name in ROWS if "/" not in name and name != "output"})
-)
+TELLING = st.sampled_from(sorted({name for _, name in ROWS if "/" not in name and name != "output"}))
 GENERIC = st.sampled_from(
-    "hf huggingface hf_model hf_ckpt merged model models actor critic policy ref weights ckpt ckpts checkpoint checkpoints "
-    "dist torch_dist mcore megatron safetensors final last latest best release snapshots output outputs export exports "
-    "converted rank data sft rl runs exp train saves work root home mnt tmp lora adapter trainer checkpoint-225 "
-    "global_step_300 global_step12 iter_0000100 step_7 epoch_2 epoch3 epoch0epochstep24globalstep24 1200 20250131 "
-    "2025-01-31 c1899de289a0".split()
+    [
+        "hf",
+        "huggingface",
+        "hf_model",
+        "hf_ckpt",
+        "merged",
+        "model",
+        "models",
+        "actor",
+        "critic",
+        "policy",
+        "ref",
+        "weights",
+        "ckpt",
+        "ckpts",
+        "checkpoint",
+        "checkpoints",
+        "dist",
+        "torch_dist",
+        "mcore",
+        "megatron",
+        "safetensors",
+        "final",
+        "last",
+        "latest",
+        "best",
+        "release",
+        "snapshots",
+        "output",
+        "outputs",
+        "export",
+        "exports",
+        "converted",
+        "rank",
+        "data",
+        "sft",
+        "rl",
+        "runs",
+        "exp",
+        "train",
+        "saves",
+        "work",
+        "root",
+        "home",
+        "mnt",
+        "tmp",
+        "lora",
+        "adapter",
+        "trainer",
+        "checkpoint-225",
+        "global_step_300",
+        "global_step12",
+        "iter_0000100",
+        "step_7",
+        "epoch_2",
+        "epoch3",
+        "epoch0epochstep24globalstep24",
+        "1200",
+        "20250131",
+        "2025-01-31",
+        "c1899de289a0",
+    ]
 )
-FORMAT = st.sampled_from("_torch_dist -torch_dist _hf -hf _mcore _megatron _dcp _fsdp _merged".split())
+FORMAT = st.sampled_from(
+    ["_torch_dist", "-torch_dist", "_hf", "-hf", "_mcore", "_megatron", "_dcp", "_fsdp", "_merged"]
+)
 CASE = st.sampled_from([str, str.upper, str.title])
 
 

@@ -151,7 +151,7 @@ def test_settings_add_drop_and_replace_setup_keys():
         {"miles": {"add": ["context_parallel_size"], "drop": ["rollout_top_p"], "keys": None}}
     )
     assert changed.by_name["miles"].setup_label(config, GAP) == "miles · M · top_k=64 context_parallel_size=2"
-    replaced = PROFILES.with_setups({"miles": {"keys": ["hf_checkpoint", "top_p"], "add": [], "drop": []}})
+    replaced = PROFILES.with_setups({"miles": {"keys": ["model", "top_p"], "add": [], "drop": []}})
     assert replaced.by_name["miles"].setup_label(config, GAP) == "miles · M · top_p=0.9"
     assert len({PROFILES.fingerprint, changed.fingerprint, replaced.fingerprint}) == 3
 
@@ -160,9 +160,33 @@ def test_without_changes_the_profiles_stay_the_same():
     assert PROFILES.with_setups({}).fingerprint == PROFILES.fingerprint
 
 
+def test_a_raw_key_is_taken_by_its_value():
+    config = {
+        "actor_rollout_ref": {"model": {"path": "/sft/qwen3-4b/checkpoint-5"}, "rollout": {"name": "vllm"}}
+    }
+    changed = PROFILES.with_setups({"verl": {"add": ["actor_rollout_ref.model.path"]}}).by_name["verl"]
+    label = "verl · qwen3-4b · path=/sft/qwen3-4b/checkpoint-5"
+    assert changed.setup_label(config, "training/rollout_probs_diff_mean") == label
+    replaced = PROFILES.with_setups({"verl": {"keys": ["actor_rollout_ref.model.path"]}}).by_name["verl"]
+    label = "verl · path=/sft/qwen3-4b/checkpoint-5"
+    assert replaced.setup_label(config, "training/rollout_probs_diff_mean") == label
+
+
+def test_two_raw_keys_that_end_alike_keep_their_whole_names():
+    changed = PROFILES.with_setups({"verl": {"add": ["data.seed", "trainer.seed"]}}).by_name["verl"]
+    config = {"actor_rollout_ref": {"model": {"path": "q/M"}}, "data": {"seed": 1}, "trainer": {"seed": 2}}
+    assert changed.setup_label(config, None) == "verl · M · seed=1 trainer.seed=2"
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
-    [({"mils": {}}, "mils"), ({"miles": {"drop": ["rollout_topp"]}}, "rollout_topp")],
+    [
+        ({"mils": {}}, "mils"),
+        ({"miles": {"drop": ["rollout_topp"]}}, "rollout_topp.*has no effect"),
+        ({"miles": {"add": ["model"]}}, "model.*has no effect"),
+        ({"miles": {"add": ["rollout_temperature"]}}, "rollout_temperature.*has no effect"),
+        ({"miles": {"add": ["x", "x"]}}, "x.*has no effect"),
+    ],
 )
 def test_settings_that_name_what_does_not_exist_are_refused(changes, named):
     with pytest.raises(UsageError, match=named) as caught:
