@@ -103,6 +103,11 @@ class Profile(schema.Table):
         parts = [self.let[name] for name in names if name in self.let]
         return (names - self.let.keys()) | (self.keys_of(*parts) if parts else frozenset())
 
+    def paths_of(self, *expressions: Expression) -> frozenset[str]:
+        """Return every path under which a config may have what expressions read."""
+        keys = self.keys_of(*expressions)
+        return keys.union(*(self._also(key) for key in keys))
+
     def gap_of(self, values: Mapping[str, float]) -> schema.GapMetric | None:
         """Return the gap metric that a row has, the preferred one first."""
         return next((gap for gap in self.metrics.gap if gap.metric in values), None)

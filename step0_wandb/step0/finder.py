@@ -16,6 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from step0_wandb.records import RunFacts, Step0
+from step0_wandb.step0.policies import by_policy, of_policy, prefixes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -91,12 +92,15 @@ class Step0Finder:
         Those of them whose presence makes a step.
     context : frozenset of str
         Those that rows of the same rollout carry, before and after the step.
+    step_keys : frozenset of str
+        Names of more than one part by which the prefix of a policy is known.
     """
 
     profiles: Profiles
     keys: frozenset[str] = field(init=False)
     metrics: frozenset[str] = field(init=False)
     context: frozenset[str] = field(init=False)
+    step_keys: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         known = self.profiles.by_name.values()
@@ -105,9 +109,17 @@ class Step0Finder:
         object.__setattr__(self, "metrics", metrics)
         object.__setattr__(self, "context", context - metrics)
         object.__setattr__(self, "keys", metrics | context)
+        steps = (name for profile in known for name in profile.step.keys)
+        object.__setattr__(self, "step_keys", frozenset(name for name in (*steps, *context) if "/" in name))
 
     def wants(self, values: Mapping[str, float]) -> bool:
-        """Return whether a row may be part of step 0 of any profile."""
+        """Return whether a row may be part of step 0 of any profile, and of any policy."""
+        if self._wants(values):
+            return True
+        policies = prefixes(values, self.step_keys)
+        return any(self._wants(of_policy(values, policy)) for policy in policies)
+
+    def _wants(self, values: Mapping[str, float]) -> bool:
         if not self.metrics.isdisjoint(values):
             return True
         return any(
@@ -115,29 +127,48 @@ class Step0Finder:
         )
 
     def has_metrics(self, rows: Iterable[HistoryRow]) -> bool:
-        """Return whether any row carries a metric of any profile."""
-        return any(not self.metrics.isdisjoint(row.values) for row in rows)
+        """Return whether any row carries a metric of any profile, under whatever policy."""
+        rows = list(rows)
+        if any(not self.metrics.isdisjoint(row.values) for row in rows):
+            return True
+        parts = by_policy(rows, self.step_keys).values()
+        return any(not self.metrics.isdisjoint(row.values) for part in parts for row in part)
+
+    def by_policy(self, rows: Iterable[HistoryRow]) -> dict[str, list[HistoryRow]]:
+        """Return the rows of each policy under plain names; nothing where the run has no prefixes."""
+        rows = list(rows)
+        if any(not self.metrics.isdisjoint(row.values) for row in rows):
+            return {}
+        parts = by_policy(rows, self.step_keys)
+        return parts if any(self.has_metrics(part) for part in parts.values()) else {}
 
     def decided(self, rows: Sequence[HistoryRow], config: Mapping[str, Json]) -> bool:
         """Return whether no later row of the same history can change what `find` makes of the values.
 
         That is so when step 0 is there whole, and when the first step is a later one: steps only grow.
         """
-        found = self._candidate(rows, config)
-        return found is not None and (
-            found.is_late or (found.is_first and (found.later is not None or found.complete))
-        )
+        parts = self.by_policy(rows)
+        if not parts:
+            return _is_decided(self._candidate(rows, config))
+        candidates = [self._candidate(part, config) for part in parts.values()]
+        # Which policies there are is known when one of them has gone on to its next step.
+        known = any(found is not None and (found.later or found.is_late) for found in candidates)
+        return known and all(_is_decided(found) for found in candidates)
 
     def prune(self, rows: Sequence[HistoryRow], config: Mapping[str, Json]) -> tuple[HistoryRow, ...]:
         """Return the rows that still matter, in their order: a handful, whatever the history's length."""
+        if parts := self.by_policy(rows):
+            orders = {row.order for part in parts.values() for row in self._kept(part, config)}
+        else:
+            orders = {row.order for row in self._kept(rows, config)}
+        return tuple(row for row in _in_order(rows) if row.order in orders)
+
+    def _kept(self, rows: Sequence[HistoryRow], config: Mapping[str, Json]) -> list[HistoryRow]:
         found = self._candidate(rows, config)
         if found is None:
-            kept = self._context_of_any(_in_order(rows))
-        else:
-            later = [found.later] if found.later and not found.complete else []
-            kept = [found.opening, *found.rows, *found.context, *later]
-        chosen = {id(row) for row in kept}
-        return tuple(row for row in _in_order(rows) if id(row) in chosen)
+            return self._context_of_any(_in_order(rows))
+        later = [found.later] if found.later and not found.complete else []
+        return [found.opening, *found.rows, *found.context, *later]
 
     def find(self, record: RunRecord) -> Step0:
         """Return step 0 of a run, or why there is none."""
@@ -213,6 +244,12 @@ class Step0Finder:
         """Return the context rows of every profile: which it is will show later."""
         profiles = self.profiles.by_name.values()
         return [row for profile in profiles if profile.step.context for row in _context(profile, rows)]
+
+
+def _is_decided(found: _Candidate | None) -> bool:
+    return found is not None and (
+        found.is_late or (found.is_first and (found.later is not None or found.complete))
+    )
 
 
 def _in_order(rows: Sequence[HistoryRow]) -> list[HistoryRow]:

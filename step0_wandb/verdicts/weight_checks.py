@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from step0_wandb.profiles.catalogue import preferred
+from step0_wandb.profiles.profile import ARCHITECTURE
 from step0_wandb.records import ALIVE
 from step0_wandb.text.requirements import changes
 
@@ -123,7 +124,8 @@ def keys_of(profiles: Profiles) -> tuple[str, ...]:
         if table := profile.weights:
             model = [key.value for key in profile.setup if key.label == "model"]
             weaker = [entry.when for entry in table.weaker]
-            names |= profile.keys_of(table.flag, table.quantised, table.long, *weaker, *model)
+            named = [profile.let[name] for name in profile.let if name == ARCHITECTURE]
+            names |= profile.paths_of(table.flag, table.quantised, table.long, *weaker, *model, *named)
     return tuple(sorted(names))
 
 
