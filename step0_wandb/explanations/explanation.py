@@ -196,8 +196,8 @@ class Explainer:
         peers = self._peers_of(run)
         configs = [peer.config for peer in peers]
         config = next(iter(self._store.runs.configs([run.run])), {})
-        differs = differences(config, configs)
         profile = self._profiles.by_name.get(run.profile or "")
+        differs = differences(config, configs, profile)
         evidence = Evidence(
             config,
             failed={check.check for check in run.checks if check.outcome in ("fail", "warn")},

@@ -15,7 +15,7 @@ from step0_wandb.profiles import schema
 from step0_wandb.profiles.expression import Expression
 from step0_wandb.profiles.model_names import names_with
 from step0_wandb.records import CheckPlan, Rule
-from step0_wandb.text.nested import lookup
+from step0_wandb.text.nested import flatten, lookup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -96,6 +96,18 @@ class Profile(schema.Table):
     @cached_property
     def _patterns(self) -> list[tuple[str, tuple[str, ...]]]:
         return [(name[:-1], paths) for name, paths in self.alternatives.items() if name.endswith("*")]
+
+    def flat(self, config: Mapping[str, Json]) -> dict[str, Json]:
+        """Return a config with dotted keys, what stands under an alternative path under its own name."""
+        flat = flatten(config)
+        return {own if (own := self._own_name(key)) not in flat else key: flat[key] for key in flat}
+
+    def _own_name(self, key: str) -> str:
+        for name, paths in self.alternatives.items():
+            for path in paths:
+                if key == path or (path.endswith("*") and key.startswith(path[:-1])):
+                    return name.replace("*", key[len(path) - 1 :])
+        return key
 
     def keys_of(self, *expressions: Expression) -> frozenset[str]:
         """Return the config keys that expressions read, those of the named parts in them too."""

@@ -17,6 +17,7 @@ from tests.support.command import run
 from tests.support.frameworks import (
     ACTOR,
     AREAL,
+    LOGP,
     MILES,
     NEMO_RL,
     OPENRLHF,
@@ -57,6 +58,7 @@ EXPERTS = {"num_experts": 128}
 SHOWN = [  # the cause, a framework's healthy config and rows, what the odd run has instead in either
     ("wrong-checkpoint", MILES, megatron_rows(), {"load": "/models/Qwen3-1.7B_torch_dist"}, WIDE),
     ("wrong-reference", SLIME, megatron_rows(), {"ref_load": "/models/Qwen3-1.7B_torch_dist"}, WIDE),
+    ("wrong-architecture", MILES, megatron_rows(), {"num_layers": 36, "hidden_size": 2560}, WIDE),
     ("not-updated", MILES, megatron_rows(), {"debug_skip_weight_update": True}, WIDE),
     ("resumed", MILES, megatron_rows(), {"load": "/out/run", "save": "/out/run"}, WIDE),
     ("conversion", {**VIME, "megatron_to_hf_mode": "bridge"}, megatron_rows(), {"megatron_to_hf_mode": "raw"}, WIDE),
@@ -78,6 +80,7 @@ SHOWN = [  # the cause, a framework's healthy config and rows, what the odd run 
     ("sampler", MILES, megatron_rows(), {"rollout_top_p": 0.95, "rollout_top_k": 64}, WIDE),
     ("sampler-raw", VIME, megatron_rows(), {"vllm_logprobs_mode": "raw_logprobs", "rollout_temperature": 0.6}, WIDE),
     ("sampler-cut", VERL, verl_rows(0.0, 0.0), changed(VERL, actor_rollout_ref__rollout__top_k=20), {PROBS: 0.5}),
+    ("sampler-cut-trl", {**TRL, "use_vllm": True}, trl_rows(10), {"top_p": 0.8}, {LOGP: float("nan")}),
     ("engine-precision", MILES, megatron_rows(), {"sglang_quantization": "fp8"}, WIDE),
     ("kv-cache", MILES, megatron_rows(), {"sglang_kv_cache_dtype": "fp8_e5m2"}, WIDE),
     ("trainer-precision", MILES, megatron_rows(), {"fp8": "e4m3"}, DRIFT),

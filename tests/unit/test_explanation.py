@@ -2,12 +2,8 @@
 
 import pytest
 
-<<<<<<< HEAD
-from step0_wandb.explanations.differences import differences, flatten, nearest_setup
-=======
-from step0_wandb.explanations.explanation import differences, nearest_setup
+from step0_wandb.explanations.differences import differences, nearest_setup
 from step0_wandb.text.nested import flatten
->>>>>>> d693fb7 (The model that a path names, config in every form, sampler replay)
 
 HEALTHY = {
     "hf_checkpoint": "/models/Qwen3-0.6B",
