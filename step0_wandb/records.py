@@ -67,6 +67,23 @@ def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 
 
 @dataclass(frozen=True, slots=True)
+class RunKey:
+    """The parts of a run's key."""
+
+    entity: str
+    project: str
+    run_id: str
+    policy: str | None = None
+
+    @classmethod
+    def of(cls, key: str) -> RunKey:
+        """Return the parts of ``entity/project/run_id`` or ``entity/project/run_id#policy``."""
+        entity, project, rest = key.split("/", 2)
+        run_id, _, policy = rest.partition("#")
+        return cls(entity, project, run_id, policy or None)
+
+
+@dataclass(frozen=True, slots=True)
 class HistoryRow:
     """The numbers of one row of a run's history.
 
@@ -336,6 +353,8 @@ class JudgedRun:
         Gap divided by the center of that range.
     p_value : float or None
         Two-sided probability of a gap at least that far out, were the run healthy.
+    policy : str or None
+        The policy that this is about, where the run trains several.
     """
 
     run: str
@@ -358,3 +377,4 @@ class JudgedRun:
     range: SetupRange | None
     ratio: float | None
     p_value: float | None
+    policy: str | None = None

@@ -9,13 +9,14 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from step0_wandb.errors import Step0Error
 from step0_wandb.records import Problem
 from step0_wandb.sources.base import SourcePage
 from step0_wandb.sources.registry import open_source
+from step0_wandb.step0.policies import split_policies
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -113,7 +114,11 @@ class _Pull:
         if self._source is None:
             raise ValueError("a page of no source")
         name, now = self._source.name, self._context.clock()
-        items = [(reading, self._finder.facts(reading.record)) for reading in page.readings]
+        items = [
+            (replace(reading, record=record), self._finder.facts(record))
+            for reading in page.readings
+            for record in split_policies(reading.record, self._finder)
+        ]
         with self._store.transaction():
             self._new += len(self._store.sources.save_readings(name, items, now=now))
             self._store.runs.update(page.updates)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from step0_wandb.errors import Step0Error
-from step0_wandb.records import ALIVE
+from step0_wandb.records import ALIVE, RunKey
 from step0_wandb.wandb_api.address import RemoteAddress
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def stop(run: JudgedRun, job: Job, patience: Patience) -> Stopped:
     if run.url is None:
         says = "a run on disk has no server that could stop it; end its job yourself"
         return Stopped(asked=False, stopped=False, says=says)
-    run_id = run.run.rsplit("/", 1)[-1]
+    run_id = RunKey.of(run.run).run_id
     try:
         control = _control(run, job, patience)
         state = control.state(run_id)
@@ -58,10 +58,10 @@ def stop(run: JudgedRun, job: Job, patience: Patience) -> Stopped:
 def _control(run: JudgedRun, job: Job, patience: Patience) -> RunControl:
     from step0_wandb.wandb_api.control import RunControl
 
-    entity, project, _ = run.run.split("/", 2)
+    key = RunKey.of(run.run)
     context = job.context()
     context = replace(context, give_up_s=min(context.give_up_s, patience.stop_wait_s))
-    return RunControl(context.client(), RemoteAddress(entity, project))
+    return RunControl(context.client(), RemoteAddress(key.entity, key.project))
 
 
 def _end_of(run_id: str, control: RunControl, patience: Patience, asked: str) -> Stopped:

@@ -62,7 +62,13 @@ def split_policies(record: RunRecord, finder: Step0Finder) -> tuple[RunRecord, .
     """
     parts = finder.by_policy(record.rows) if record.policy is None else {}
     return tuple(
-        replace(record, policy=policy, rows=tuple(rows), config=policy_config(record.config, policy))
+        replace(
+            record,
+            policy=policy,
+            name=f"{record.name}#{policy}" if record.name else "",
+            rows=tuple(rows),
+            config=policy_config(record.config, policy),
+        )
         for policy, rows in sorted(parts.items())
     ) or (record,)
 

@@ -83,6 +83,12 @@ class _Incoming:
             and (self.has_values_of(row) or self.began_as(row, templates))
         )
 
+    def is_policy_of(self, row: Row[Any]) -> bool:
+        """Whether this is one policy of a run that was stored as a whole."""
+        return self.record.policy is not None and row.run == self.key.removesuffix(
+            f"#{clean(self.record.policy)}"
+        )
+
     def has_values_of(self, row: Row[Any]) -> bool:
         """Whether both have found the same step 0, bit by bit."""
         return self.found and row.step0 == "found" and _values(step0_of(row)) == _values(self.facts.step0)
@@ -170,6 +176,9 @@ def _decide(database: Database, items: Sequence[_Incoming]) -> _Batch:
 
 def _decide_one(database: Database, batch: _Batch, item: _Incoming, rows: Sequence[Row[Any]]) -> None:
     own = next((row for row in rows if row.run == item.key), None)
+    whole = next((row for row in rows if item.is_policy_of(row)), None)
+    if whole is not None:  # it was stored before its policies showed
+        batch.absorbed[whole.run] = item.key
     twin = next((row for row in rows if item.is_twin_of(row, database.templates)), None)
     key = item.key
     if twin is not None and item.origin == "disk":

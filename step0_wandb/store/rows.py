@@ -91,6 +91,7 @@ def identity_of(
         entity=row.entity,
         project=row.project,
         run_id=row.run_id,
+        policy=row.run.partition("#")[2] or None,
         name=row.name,
         url=row.url,
         user=row.user,

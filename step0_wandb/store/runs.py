@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import and_, func, or_, select, update
 
 from step0_wandb.records import ALIVE, chunks
 from step0_wandb.store.columns import Wanted, columns_of, frame_of
@@ -127,7 +127,9 @@ class RunStore:
         More than one means that the text is not unique, none that it is not known.
         """
         own_key = runs.c.run.in_((text, f"_/{text}"))  # offline runs show no entity
-        candidates = (own_key, runs.c.run_id == text, runs.c.name == text)
+        run_id, _, policy = text.partition("#")
+        of_policy = (runs.c.run_id == run_id) & runs.c.run.endswith(f"#{policy}", autoescape=True)
+        candidates = (own_key, of_policy if policy else runs.c.run_id == text, runs.c.name == text)
         return next((keys for where in candidates if (keys := self._keys(where))), ())
 
     def frame(self, *, config: Sequence[str] = (), metrics: Sequence[str] = ()) -> pd.DataFrame:
@@ -161,22 +163,26 @@ class RunStore:
         """Change name, state and tags of runs; unknown runs are left out."""
         with self._database.transaction() as connection:
             for change in updates:
-                row = connection.execute(select(runs).where(runs.c.run == change.key)).first()
-                if row is not None:
-                    columns = {"name": change.name, "state": change.state, "tags": tags_text(change.tags)}
+                for row in connection.execute(select(runs).where(_of_run(change.key))).all():
+                    policy = row.run.removeprefix(change.key)  # "#policy" where the run has several
+                    columns = {
+                        "name": change.name and change.name + policy,
+                        "state": change.state,
+                        "tags": tags_text(change.tags),
+                    }
                     self._update(row, columns)
 
     def mark_deleted(self, keys: Iterable[str], *, now: datetime) -> None:
         """Mark runs that their server has deleted; they stay, and a later reading removes the mark."""
         with self._database.transaction() as connection:
             for key in keys:
-                connection.execute(update(runs).where(runs.c.run == key).values(deleted_at=now))
+                connection.execute(update(runs).where(_of_run(key)).values(deleted_at=now))
 
     def save_heartbeats(self, heartbeats: Mapping[str, datetime]) -> None:
         """Note when running runs last sent a heartbeat, by run key; verdicts do not depend on it."""
         with self._database.transaction() as connection:
             for key, moment in heartbeats.items():
-                connection.execute(update(runs).where(runs.c.run == clean(key)).values(heartbeat_at=moment))
+                connection.execute(update(runs).where(_of_run(clean(key))).values(heartbeat_at=moment))
 
     def _keys(self, *where: ColumnElement[bool]) -> tuple[str, ...]:
         with self._database.transaction() as connection:
@@ -213,6 +219,12 @@ class RunStore:
                 "accepted_at": accepted.get(row.setup),
                 "conflict": row.conflict,
             }
+
+
+def _of_run(key: str) -> ColumnElement[bool]:
+    """Return what finds a run's row, or the rows of its policies."""
+    # A range, and not a pattern: SQLite then uses the index of the keys.
+    return or_(runs.c.run == key, and_(runs.c.run > f"{key}#", runs.c.run < f"{key}$"))
 
 
 def _seen_at(row: Row[Any]) -> datetime | None:

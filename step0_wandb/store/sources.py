@@ -134,4 +134,4 @@ class SourceStore:
 
 
 def _run_ids(keys: Iterable[str]) -> frozenset[str]:
-    return frozenset(key.rpartition("/")[2] for key in keys)
+    return frozenset(key.rpartition("/")[2].partition("#")[0] for key in keys)

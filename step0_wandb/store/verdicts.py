@@ -162,6 +162,7 @@ class VerdictStore:
         fields = cast("dict[str, Any]", self._database.templates.unpack(row.template, row.body))
         checks, used = fields.pop("checks"), fields.pop("range")
         fields |= {column.name: getattr(row, column.name) for column in (*_IDENTITY, labels.c.label)}
+        fields["policy"] = row.run.partition("#")[2] or None
         fields["reasons"] = tuple(fields["reasons"])
         fields["checks"] = tuple(CheckResult(**checks[at]) for at in sorted(checks, key=int))
         return JudgedRun(**fields, range=SetupRange(**used) if used else None)

@@ -131,6 +131,7 @@ class Judgement:
             range=self.range(at),
             ratio=_given(facts, "ratio"),
             p_value=_given(facts, "p_value"),
+            policy=facts["run"].partition("#")[2] or None,
         )
 
     def value(self, metric: str, at: int) -> float | None:

@@ -136,7 +136,7 @@ class Newsroom:
             text=self._text(item),
             entity=entity,
             project=project,
-            run_id=OWN_RUN if is_setup else run_id,
+            run_id=OWN_RUN if is_setup else run_id.partition("#")[0],
             url=item.first.url,
             subjects=(item.subject,),
         )
