@@ -83,7 +83,7 @@ def test_the_book_of_weight_checks_is_what_the_command_prints(place):
 def test_the_demo_and_the_tests_are_installed_with_the_lock():
     demo, tests = installs()
     assert demo.endswith(".venv/bin/step0-wandb demo")
-    assert tests.endswith(".venv/bin/python -m pytest -n 3")
+    assert tests.endswith(".venv/bin/python -m pytest -n 3 --dist worksteal")
     assert demo.count("-c requirements.lock") == tests.count("-c requirements.lock") == 1
     assert f"bash -c '{tests}'" in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
 

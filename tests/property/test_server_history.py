@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from step0_wandb.records import HistoryRow, RunRecord
@@ -73,7 +73,6 @@ def step0_of(rows):
     return json.dumps(asdict(replace(found, row=values)), sort_keys=True)
 
 
-@settings(max_examples=120, deadline=None)
 @given(histories(), st.sampled_from([FINDER.metrics, {GAP}, {"actor/ppo_kl"}]))
 def test_a_thinned_out_history_gives_the_same_step_0_as_the_whole_one(rows, metrics):
     whole = [HistoryRow(numbers(row), order) for order, row in enumerate(rows)]
@@ -82,7 +81,6 @@ def test_a_thinned_out_history_gives_the_same_step_0_as_the_whole_one(rows, metr
     assert looks <= MOST_QUERIES
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 2000))
 def test_a_long_history_takes_few_looks(before, steps):
     rows = [{"_step": before + step, "train/step": step, **HALVES[0], **HALVES[1]} for step in range(steps)]
@@ -91,7 +89,6 @@ def test_a_long_history_takes_few_looks(before, steps):
     assert looks <= 5
 
 
-@settings(max_examples=40, deadline=None)
 @given(histories())
 def test_what_is_kept_of_a_history_is_small(rows):
     trace, _looks = traced(rows, FINDER.metrics)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from step0_wandb.errors import UsageError
@@ -417,7 +417,6 @@ def test_a_run_without_a_name_goes_by_its_key():
         assert section(page([judged(name=nothing)]), "Runs").all("th", None)[-1].words == "team/grpo/aa000000"
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.text(st.characters(), min_size=1), st.text(st.characters(), min_size=1))
 def test_no_text_whatever_adds_an_element_to_the_page(text, other):
     def fleet(text, other):

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from step0_wandb.checks.outcomes import Level
@@ -108,7 +108,6 @@ def test_a_resumed_run_and_one_whose_rollouts_are_not_known_are_not_waited_for()
     assert finder.decided([HistoryRow(miles(0))], {})
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 12), st.integers(1, 4), st.integers(0, 3), st.sets(st.integers(1, 40), max_size=2))
 def test_thinning_out_on_the_way_changes_nothing_of_what_is_judged(count, steps, extra, cuts):
     rows = [{"rollout/step": 0}] * extra + rollouts(count, steps=steps, **{"train/loss": 1.0})
