@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 from datetime import UTC, datetime
 from functools import partial
 
@@ -27,6 +28,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    # A job in the background of a shell ignores SIGINT, and so would every program that a test interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.load_profile("full" if config.getoption("--full-grid") else "default")
 
 

@@ -28,7 +28,7 @@ def shell(text, cwd, **environ):
     kept = {"PATH": os.environ["PATH"], "HOME": str(cwd), "PYTHONPATH": str(ROOT)}
     line = f"set -o pipefail; {text.replace('step0 ', f'{program} ')}"
     return subprocess.run(
-        ["/bin/bash", "-c", line], cwd=cwd, env=kept | environ, capture_output=True, timeout=120, check=False
+        ["/bin/bash", "-c", line], cwd=cwd, env=kept | environ, capture_output=True, check=False
     )
 
 

@@ -3,7 +3,9 @@
 import dataclasses
 import json
 import re
+import threading
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -20,6 +22,7 @@ from step0_wandb.wandb_api.address import RemoteAddress
 from tests.support import command
 from tests.support.project import GAPS, HOSTILE, NOW, Lab, add_miles, add_project, environment, python
 from tests.support.server_source import CONFIG, miles_rows
+from tests.support.waiting import until
 from tests.support.wandb_server import WandbServer
 from tests.support.wandb_server.asking import ask
 
@@ -465,7 +468,23 @@ def test_a_key_that_may_only_read_is_told_and_hides_no_verdict(lab, server):
     assert result.written == ()
 
 
-def test_a_server_that_hangs_is_left_at_the_deadline(server):
+class Alarm(threading.Thread):
+    """A timer that rings when the server hangs, instead of after some seconds."""
+
+    def __init__(self, _seconds, ring, *, server):
+        super().__init__(daemon=True)
+        self.ring, self.server = ring, server
+
+    def run(self):
+        until(lambda: any(request.fault == "hang" for request in self.server.requests))
+        self.ring()
+
+    def cancel(self):
+        """Do nothing: it has rung."""
+
+
+def test_a_server_that_hangs_is_left_at_the_deadline(server, monkeypatch):
+    monkeypatch.setattr(process.threading, "Timer", partial(Alarm, server=server))
     server.faults.hang_s = 60
     server.faults.always("hang", match=lambda request: "RunResumeStatus" in request.operations)
     job = Job("lab", "rl", state=State("lab/rl", NOW), marks={"state": "x"})

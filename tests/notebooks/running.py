@@ -23,7 +23,7 @@ def execute(path: Path, folder: Path) -> nbformat.NotebookNode:
     """
     book = nbformat.read(path, as_version=4)
     client = NotebookClient(
-        book, timeout=240, kernel_name="python3", resources={"metadata": {"path": folder}}
+        book, timeout=None, kernel_name="python3", resources={"metadata": {"path": folder}}
     )
     asyncio.run(client.async_execute(env=_environment(folder)))
     return book

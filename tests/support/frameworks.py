@@ -469,7 +469,6 @@ def write_runs(directory: Path) -> None:
         capture_output=True,
         cwd=Path(__file__).parents[2],
         env={**kept, "HOME": str(home), "WANDB_MODE": "offline", **places, **quiet},
-        timeout=240,
     )
 
 

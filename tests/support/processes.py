@@ -87,7 +87,7 @@ class Program:
 
     def kill(self) -> None:
         """End the command under way at once; from any thread."""
-        assert self._started.wait(timeout=60)
+        assert self._started.wait()
         os.kill(self._pid, signal.SIGKILL)
 
     def _line(self) -> str:

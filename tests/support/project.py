@@ -107,7 +107,6 @@ def python(code: str, *words: str, cwd: Path, **environ: str) -> Answer:
         env=kept | {"PYTHONPATH": root} | environ,
         capture_output=True,
         text=True,
-        timeout=120,
         check=False,
     )
     return Answer(done.returncode, done.stdout, done.stderr)
