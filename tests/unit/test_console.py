@@ -1,5 +1,6 @@
 """Console logs: the first training step as each framework prints it."""
 
+import contextlib
 import io
 import math
 import os
@@ -9,9 +10,11 @@ import pytest
 
 from step0_wandb.errors import NoStep0Error, SourceError
 from step0_wandb.profiles import load_profiles
-from step0_wandb.sources.console import scan
+from step0_wandb.sources.console import scan, steps
 from step0_wandb.sources.console.log import read_console, read_stream
+from step0_wandb.sources.console.printed import clean
 from step0_wandb.step0.finder import Step0Finder
+from step0_wandb.text.python_values import parse
 
 GAP = "train/train_rollout_logprob_abs_diff"
 LOGP = "train/sampling/sampling_logp_difference/mean"
@@ -149,6 +152,145 @@ def test_a_line_that_breaks_inside_a_key_goes_on_in_the_next():
     assert found.gap == 0.0041
 
 
+@pytest.mark.parametrize(
+    "before", ["100%|███| 1/1 [00:02<00:00,  2.1s/it]", "\r  0%|   | 0/108 [00:00<?, ?it/s]"]
+)
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "",
+        " [repeated 2x across cluster]",
+        "\x1b[32m [repeated 8x across cluster]\x1b[0m",
+        " - a/flag:True",
+        " - a/flag:False - b/none:None",
+        "\r 1%|# | 1/108 [00:09<01:00, 9.9s/it]",
+    ],
+)
+def test_what_stands_around_a_line_of_verl_costs_none_of_its_numbers(before, behind):
+    later = VERL.replace("step:1", "step:2").replace("training/global_step:1", "training/global_step:2")
+    found = step0(f"{before}{VERL}{behind}\n{later}\n")
+    assert (found.status, found.step, found.gap) == ("found", 1, 0.0041)
+
+
+def test_two_steps_of_verl_in_one_line_are_two_steps():
+    later = VERL.replace("step:1", "step:2").replace("1.5150089893722907e-05", "0.9")
+    assert step0(f"{VERL} {later}\n").ppo_kl == 1.5150089893722907e-05
+
+
+@pytest.mark.parametrize(
+    "torn", ["step 0: {'train/ppo_kl': 0.0, 'train/st\n", "step 0: {'train/ppo_kl': =, 'train/step': 0}\n"]
+)
+def test_a_first_step_that_cannot_be_read_is_not_taken_for_a_resumed_run(torn):
+    with pytest.raises(NoStep0Error, match="shows step 0, but in a form that cannot be read"):
+        read_stream(io.BytesIO(f"{torn}step 1: {miles(1)}\n".encode()), FINDER, enough=lambda: False)
+
+
+# --- several launches in one log -----------------------------------------------------------------
+
+
+def launches(text):
+    reading = read_stream(io.BytesIO(text.encode()), FINDER, enough=lambda: False)
+    return [one.facts(FINDER).step0.gap for one in (*reading.earlier, reading)]
+
+
+def test_of_launches_in_one_log_the_newest_counts_and_the_earlier_ones_are_kept():
+    first = "".join(f"step {step}: {miles(step, gap=0.015 + step / 1000)}\n" for step in range(3))
+    second = "".join(f"step {step}: {miles(step, kl=0.02, gap=0.063)}\n" for step in range(3))
+    assert launches(f"{first}Traceback ...\n{second}") == [0.015, 0.063]
+    assert launches(f"{first}{second}{first}") == [0.015, 0.063, 0.015]
+
+
+def test_a_launch_that_ended_after_its_first_step_is_one_of_its_own():
+    assert launches(f"step 0: {miles(0)}\nrestarting\nstep 0: {miles(0, gap=0.063)}\n") == [0.0151, 0.063]
+
+
+def test_equal_lines_of_one_step_are_one_launch():
+    line = f"step 0: {miles(0, clip=math.nan)}\n"
+    assert launches(line * 2 + f"step 1: {miles(1)}\n" * 2) == [0.0151]
+
+
+def test_a_launch_that_goes_on_above_the_first_step_is_none_of_its_own():
+    steps = [f"step {step}: {miles(step, gap=0.015 + step / 1000)}\n" for step in (0, 1, 2, 3, 1, 2, 3)]
+    assert launches("".join(steps)) == [0.015]
+
+
+def test_a_launch_from_the_beginning_counts_after_one_that_was_resumed():
+    steps = [f"step {step}: {miles(step, gap=0.015 + step / 1000)}\n" for step in (7, 8, 0, 1)]
+    assert launches("".join(steps)) == [0.015]
+
+
+def test_launches_of_verl_and_trl_are_told_apart_too():
+    later = VERL.replace("step:1", "step:2")
+    again = VERL.replace("0.0041", "0.041")
+    assert launches(f"{VERL}\n{later}\n{again}\n") == [0.0041, 0.041]
+    name = "sampling/sampling_logp_difference/mean"
+    rows = [
+        trl(**{name: gap, "epoch": epoch}) for gap, epoch in ((0.7, 0.1), (0.8, 0.2), (0.9, 0.1), (0.6, 0.2))
+    ]
+    assert launches("\n".join(rows)) == [0.7, 0.9]
+
+
+def test_a_step_that_shows_the_gap_alone_is_read():
+    found = step0(f"model.py:847 - step 0: {{'train/loss': 0.1, '{GAP}': 0.81, 'train/grad_norm': 0.3}}\n")
+    assert (found.status, found.ppo_kl, found.gap) == ("found", None, 0.81)
+
+
+# --- work ----------------------------------------------------------------------------------------
+
+REPEATED = {
+    "pairs without a step": b"| actor/ppo_kl:0.0 - x\n",
+    "steps in one line": b"step:1 - actor/ppo_kl:0 - ",
+    "lines that break off": b"step:5 - actor/ppo_kl:0.1 - x\n",
+    "a dict without an end": b"'train/ppo_kl': 0.0, ",
+    "dicts without an end": b"step 0: {'train/ppo_kl': 0.0, \n",
+    "dicts in dicts": b"{'a': [{'train/ppo_kl': ",
+    "dicts that are closed too early": b"{'x': {}, 'ppo_kl': 1, {}}",
+    "texts without an end": b"{'a': \"{'ppo_kl': 0} ",
+    "bars that name a metric": b"\r 12%|## | ppo_kl: 0.1, 3/25 [00:01<00:09]",
+    "the name alone": b"ppo_kl:",
+    "braces": b"{",
+    "spaces": b"ppo_kl" + b" " * 500,
+    "launches": b"step 0: {'train/ppo_kl': 0.1, 'train/step': 0} step 1: {'train/ppo_kl': 0, 'train/step': 1}",
+}  # fmt: skip
+
+
+def work_for(monkeypatch, text):
+    """Return how many bytes and characters reading a log looks at, and one for each look."""
+    looks = []
+
+    def counted(function, size):
+        def wrapper(*args, **kwargs):
+            result = function(*args, **kwargs)
+            looks.append(1 + size(args, result))
+            return result
+
+        return wrapper
+
+    with monkeypatch.context() as patch:
+        patch.setattr(steps.Log, "text", counted(steps.Log.text, lambda _args, result: len(result)))
+        patch.setattr(
+            steps.Log, "first", counted(steps.Log.first, lambda args, _: 8 * (args[3] - args[2]) // 512)
+        )
+        patch.setattr(
+            steps.Log, "last", counted(steps.Log.last, lambda args, _: 8 * (args[3] - args[2]) // 512)
+        )
+        patch.setattr(steps, "clean", counted(clean, lambda args, _result: len(args[0])))
+        patch.setattr(steps, "parse", counted(parse, lambda args, _result: len(args[0])))
+        with contextlib.suppress(NoStep0Error):
+            read_stream(io.BytesIO(text), FINDER, enough=lambda: False)
+    return sum(looks)
+
+
+@pytest.mark.parametrize("kind", REPEATED)
+def test_twice_the_log_takes_twice_the_work(monkeypatch, kind):
+    once, twice = (
+        work_for(monkeypatch, b"step 0: {" + REPEATED[kind] * (size // len(REPEATED[kind])))
+        for size in (30_000, 60_000)
+    )
+    assert twice <= 2.6 * once
+    assert twice <= 500 * 60_000, "looks a byte"
+
+
 # --- TRL and OpenRLHF ----------------------------------------------------------------------------
 
 
@@ -265,9 +407,7 @@ def test_a_log_file_gives_a_run_of_its_name(tmp_path):
     path = tmp_path / "job-7.log"
     path.write_text(f"step 0: {miles(0)}\n")
     record = read_console(path, FINDER).record
-    assert (record.key, record.name, record.state) == ("_/_/job-7", "job-7.log", "running")
-    path.write_text("step 0: {'train/ppo_kl': 0.0, 'train/step': 0}\n")
-    assert read_console(path, FINDER).record.state == "finished"
+    assert (record.key, record.name, record.state) == ("_/_/job-7", "job-7.log", "finished")
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):

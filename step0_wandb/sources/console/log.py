@@ -1,37 +1,25 @@
-"""A console log as a source: the first training step that it shows, read while it grows."""
+"""A console log as a source: the first training step of the newest launch that it shows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from step0_wandb.errors import NoStep0Error, SourceError
 from step0_wandb.records import HistoryRow, RunRecord
-from step0_wandb.sources.console.printed import (
-    Unfinished,
-    clean,
-    dashes_around,
-    dict_around,
-    is_key,
-)
+from step0_wandb.sources.console.printed import clean
 from step0_wandb.sources.console.rounding import rounded
-from step0_wandb.sources.console.scan import BACK, Log
-from step0_wandb.text.nested import as_float
+from step0_wandb.sources.console.steps import Layout, StepFinder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from step0_wandb.profiles import Profile
-    from step0_wandb.profiles.schema import Console
     from step0_wandb.records import RunFacts
-    from step0_wandb.sources.console.printed import Printed
     from step0_wandb.sources.console.scan import Readable
+    from step0_wandb.sources.console.steps import PrintedStep
     from step0_wandb.step0.finder import Step0Finder
-
-SHORT_STEP, LONGEST_STEP = 1 << 13, 1 << 16
-"""Bytes: most steps are shorter; what is printed at greater length is no metrics dict."""
-_READERS = {"dict": dict_around, "bare-dict": dict_around, "dashes": dashes_around}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +32,15 @@ class ConsoleReading:
         Without a config: a log does not show it surely. Its state is ``running`` where reading stopped
         at step 0, before the end.
     resolution : mapping of str to float
-        For each metric that was rounded in printing: the distance of two neighbouring prints. The true
+        For each metric that was rounded in printing: the distance of two neighboring prints. The true
         value lies within half of it.
+    earlier : tuple of ConsoleReading
+        The earlier launches that wrote their own step 0 to the same log, the oldest first.
     """
 
     record: RunRecord
     resolution: Mapping[str, float] = field(default_factory=dict)
+    earlier: tuple[ConsoleReading, ...] = ()
 
     def facts(self, finder: Step0Finder) -> RunFacts:
         """Return the run's facts, with the checks that its rounded values cannot decide skipped."""
@@ -57,7 +48,7 @@ class ConsoleReading:
 
 
 def read_console(path: Path, finder: Step0Finder) -> ConsoleReading:
-    """Read a log file up to its step 0.
+    """Read a log file; of several launches in it the newest counts.
 
     Raises
     ------
@@ -68,18 +59,22 @@ def read_console(path: Path, finder: Step0Finder) -> ConsoleReading:
     """
     try:
         with path.open("rb") as stream:
-            return read_stream(stream, finder, name=path.name)
+            return read_stream(stream, finder, name=path.name, enough=lambda: False)
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def read_stream(stream: Readable, finder: Step0Finder, *, name: str = "-") -> ConsoleReading:
-    """Read a log, such as standard input, until its step 0 is known or it ends.
+def read_stream(
+    stream: Readable, finder: Step0Finder, *, name: str = "-", enough: Callable[[], bool] = lambda: True
+) -> ConsoleReading:
+    """Read a log, such as standard input, to its end, or until its step 0 is known and that is enough.
 
     Parameters
     ----------
     name : str
         What the run is called; its id is the part before the first suffix.
+    enough : callable
+        Asked whenever step 0 is known: whether to read no further, where another launch may stand.
 
     Raises
     ------
@@ -87,117 +82,137 @@ def read_stream(stream: Readable, finder: Step0Finder, *, name: str = "-") -> Co
         No profile reads the log surely.
     """
     reader = _Reader(stream, finder)
-    rows = reader.rows()
-    if not rows:
+    reader.read(enough)
+    state = "finished" if reader.log.ended else "running"
+    readings = [
+        ConsoleReading(
+            RunRecord("_", "_", Path(name).stem, name=name, state=state, rows=start.rows), start.resolution
+        )
+        for start in reader.starts
+        if start.rows
+    ]
+    if not readings:
         raise _unknown(name, reader.log.head, finder)
-    record = RunRecord(
-        entity="_",
-        project="_",
-        run_id=Path(name).stem,
-        name=name,
-        state="finished" if reader.log.ended else "running",
-        rows=rows,
-    )
-    return ConsoleReading(record, reader.resolution)
+    with_step0 = [reading for reading in readings if finder.find(reading.record).status == "found"]
+    if not with_step0 and reader.unread < reader.starts[-1].first:
+        raise NoStep0Error(
+            f"{name} shows step {reader.unread:g}, but in a form that cannot be read",
+            "`step0-wandb check` also reads a W&B run, and its directory.",
+        )
+    *earlier, newest = with_step0 or readings[-1:]
+    return replace(newest, earlier=tuple(earlier))
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """A profile whose steps are printed in a way that can be read."""
+@dataclass(slots=True)
+class _Start:
+    """What one launch has printed so far.
 
-    profile: Profile
-    console: Console
+    Attributes
+    ----------
+    first, last : float
+        The lowest and the highest step.
+    values : mapping of str to float
+        The numbers of its first step.
+    """
 
-    def named(self, printed: Printed, count: int) -> dict[str, float] | None:
-        """Return the values under W&B's names, with their step; None where they are not this profile's."""
-        step = self.profile.step
-        values = {self.console.prefix + key: value for key, value in printed.values.items()}
-        if self.profile.metrics.names.isdisjoint(values):
-            return None
-        if step.of(values) is not None:
-            return values
-        if printed.step is not None:
-            return {**values, step.keys[0]: as_float(printed.step)}
-        if self.console.kind == "bare-dict":
-            return {**values, step.keys[0]: float(count)}
-        return None if self.console.prefix else values
+    rows: tuple[HistoryRow, ...] = ()
+    resolution: dict[str, float] = field(default_factory=dict)
+    values: Mapping[str, float] = field(default_factory=dict)
+    first: float = math.inf
+    last: float = -math.inf
+    epoch: float = -math.inf
+    count: int = 0
+
+    def is_over(self, step: float | None, values: Mapping[str, float], epoch: float) -> bool:
+        """Return whether a step is of another launch.
+
+        Several processes may print the same step, with the same numbers. A launch that resumes from a
+        checkpoint goes on above the first step and is not a start.
+        """
+        if epoch < self.epoch:
+            return True
+        if step is None or step > self.first or not self.rows:
+            return False
+        shared = self.values.keys() & values.keys()
+        return self.last > step or any(repr(values[name]) != repr(self.values[name]) for name in shared)
 
 
 class _Reader:
+    """Reads one log.
+
+    Attributes
+    ----------
+    starts : list of _Start
+        The launches in the log; the last goes on.
+    unread : float
+        The lowest step that is there and cannot be read.
+    """
+
     def __init__(self, stream: Readable, finder: Step0Finder) -> None:
-        self.resolution: dict[str, float] = {}
         self._finder = finder
         self._layouts = _layouts(finder)
-        needles = {text.encode(): None for layout in self._layouts for text in layout.console.find}
-        self.log = Log(stream, tuple(needles))
+        self._printed = StepFinder(stream, self._layouts)
+        self.log = self._printed.log
+        self.starts = [_Start()]
+        self.unread = math.inf
 
-    def rows(self) -> tuple[HistoryRow, ...]:
-        """Return the rows of step 0, or those that show that there is none."""
-        rows: tuple[HistoryRow, ...] = ()
-        at = count = 0
-        while self.log.find(at):
-            at = self.log.at + 1
-            values = self._step_here(count + 1)
+    def read(self, enough: Callable[[], bool]) -> None:
+        """Read the log to its end, or until step 0 is known and that is enough."""
+        for step in self._printed.steps():
+            if not self._take(step):
+                self._pass_over(step)
+            elif self._finder.decided(self.starts[-1].rows, {}):
+                self._printed.skip_above = self.starts[-1].first
+                if enough():
+                    return
+            else:
+                self._printed.skip_above = math.inf
+
+    def _pass_over(self, step: PrintedStep) -> None:
+        number = min((number for number in step.numbers.values() if number is not None), default=math.inf)
+        if number > self._printed.skip_above:
+            self.starts[-1].last = max(self.starts[-1].last, number)
+        elif step.printed is None:
+            self.unread = min(self.unread, number)
+
+    def _take(self, found: PrintedStep) -> bool:
+        """Add a step to its launch, under the names of the first profile that knows it."""
+        if found.printed is None:
+            return False
+        start = self.starts[-1]
+        for layout in self._layouts:
+            if layout.profile.name not in found.numbers:
+                continue
+            number = found.numbers[layout.profile.name]
+            values = layout.named(found.printed, number, start.count + 1)
             if values is None:
                 continue
-            count += 1
-            rows = self._finder.prune((*rows, HistoryRow(values, count)), {})
-            if self._finder.decided(rows, {}):
-                break
-        return rows
-
-    def _step_here(self, count: int) -> dict[str, float] | None:
-        """Return the step around the needle, under the names of the first profile that knows it."""
-        place = _Place(self.log)
-        for layout in self._layouts:
-            if not is_key(self.log.text, self.log.at, layout.console):
-                continue
-            printed = place.read(layout.console)
-            values = layout.named(printed, count) if printed else None
-            if printed and values:
-                for key, resolution in printed.resolution.items():
-                    self.resolution.setdefault(layout.console.prefix + key, resolution)
-                return values
-        return None
+            step, epoch = layout.profile.step.of(values), layout.epoch_of(values)
+            if start.is_over(step, values, epoch):
+                start = _Start()
+                self.starts.append(start)
+                values = layout.named(found.printed, number, 1) or values
+                step = layout.profile.step.of(values)
+            start.count += 1
+            start.epoch = epoch
+            if step is not None:
+                start.values = values if step < start.first else start.values
+                start.first, start.last = min(start.first, step), max(start.last, step)
+            for key, resolution in found.printed.resolution.items():
+                start.resolution.setdefault(layout.console.prefix + key, resolution)
+            start.rows = self._finder.prune((*start.rows, HistoryRow(values, start.count)), {})
+            return True
+        return False
 
 
-class _Place:
-    """The text around one needle, cleaned once for all who try to read it."""
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
-        self._before = clean(log.text[max(0, log.at - BACK) : log.at])
-        self._after = ""
-        self._size = 0
-
-    def read(self, console: Console) -> Printed | None:
-        """Read the step here; where it goes on behind what was looked at, look on."""
-        while True:
-            at_end = self._size > LONGEST_STEP or (self._log.ended and self._size >= self._held)
-            try:
-                return _READERS[console.kind](self._before, self._after, console, at_end=at_end)
-            except Unfinished:
-                self._look_on()
-
-    @property
-    def _held(self) -> int:
-        return len(self._log.text) - self._log.at
-
-    def _look_on(self) -> None:
-        if self._size >= self._held:
-            self._log.more()
-        self._size = min(max(SHORT_STEP, 4 * self._size), self._held)
-        self._after = clean(self._log.text[self._log.at : self._log.at + self._size])
-
-
-def _layouts(finder: Step0Finder) -> tuple[_Layout, ...]:
+def _layouts(finder: Step0Finder) -> tuple[Layout, ...]:
     """Return how steps may be printed; of profiles whose steps look alike, the first."""
-    found: dict[object, _Layout] = {}
+    found: dict[object, Layout] = {}
     for profile in finder.profiles.by_name.values():
         console = profile.console
         if console and console.kind != "none":
             looks = (console, profile.metrics.names, profile.step.keys)
-            found.setdefault(repr(looks), _Layout(profile, console))
+            found.setdefault(repr(looks), Layout(profile, console))
     return tuple(found.values())
 
 

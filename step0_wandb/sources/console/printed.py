@@ -17,17 +17,13 @@ from step0_wandb.text.python_values import LiteralError, Numeral, parse
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from step0_wandb.profiles.schema import Console
     from step0_wandb.text.python_values import Value
 
 TENSOR_DECIMALS = 4
 """What PyTorch prints of a tensor."""
 QUOTED_DIGITS = 4
 """Significant digits of the quoted numbers that transformers 5 prints."""
-MOST_BRACES = 16
-"""Braces before a metric name that are tried as the beginning of its dict."""
-
-_COLOURS = re.compile(r"(?:\x1b|\ufffd)\[[0-9;?]*[A-Za-z]|\x1b.?")
+_COLORS = re.compile(r"(?:\x1b|\ufffd)\[[0-9;?]*[A-Za-z]|\x1b.?")
 _LINE_PREFIX = re.compile(
     r"(?<=\n)(?:"
     r"\([\w.:\- ]+ (?:pid|ip)=[^)\n]*\) ?"  # Ray, with a worker's process id
@@ -35,110 +31,55 @@ _LINE_PREFIX = re.compile(
     r"|\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)? "  # a container's clock
     r")+"
 )
-_REST_OF_KEY = re.compile(rb"[\w/.\-\s]{0,80}['\"]?\s*:"), re.compile(rb"\s*:")
-"""What may follow inside and behind a key: of a dict, of a pair. Most mentions of a metric are no key."""
 _DASH = re.compile(r"\s-(?:\s+|$)")
-_DASHES_STEP = r"(?:^|[\s)])%s:(\d+) - "
-_DICT_STEP = r"(?<![\w\-])%s\s+(\d+)\s*[:=]\s*$"
-_WHOLE_PAIR = re.compile(r"\S:(?:[-+]?[\d.]+(?:e[-+]?\d+)?|nan|-?inf|[\w.]+\(.*\))$")
+_REPEATED = re.compile(r"\[repeated \d+x across cluster\].*$")
+_WHOLE_PAIR = re.compile(r"\S:(?:[-+]?[\d.]+(?:e[-+]?\d+)?|nan|-?inf|True|False|None|'[^']*'|[\w.]+\(.*\))$")
+_LONGEST_PAIR = 400  # characters
 _FORMATTED = re.compile(r"[-+]?\d+(?:\.(\d*))?(?:[eE]([-+]?\d+))?$")
 
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """One printed step.
+    """The numbers of one printed step.
 
     Attributes
     ----------
-    step : int or None
-        The number that was printed in front of it.
     values : mapping of str to float
-        Its numbers, nested keys joined by ``.``.
+        By their names, nested keys joined by ``.``.
     resolution : mapping of str to float
-        For each number that was rounded in printing: the distance of two neighbouring prints.
+        For each number that was rounded in printing: the distance of two neighboring prints.
     """
 
-    step: int | None
     values: Mapping[str, float]
     resolution: Mapping[str, float]
 
-
-def is_key(text: bytes, at: int, console: Console) -> bool:
-    """Return whether a text that is searched for stands at `at` and is the key of a value there."""
-    needle = next((needle for needle in console.find if text.startswith(needle.encode(), at)), None)
-    rest = _REST_OF_KEY[console.kind == "dashes"]
-    return needle is not None and rest.match(text, at + len(needle.encode())) is not None
-
-
-class Unfinished(Exception):  # noqa: N818 - a question, not an error: is there more text?
-    """The text ends inside a step."""
+    @classmethod
+    def of(cls, table: Mapping[str, Value]) -> Printed:
+        """Return what a dict says, and how finely."""
+        numbers = dict(_numbers(table))
+        return cls({key: as_float(value) for key, value in numbers.items()}, _resolution(numbers))
 
 
 def clean(text: bytes) -> str:
     """Return a piece of a log without colors and without what stands in front of its lines."""
-    plain = _COLOURS.sub("", text.decode("utf-8", errors="replace"))
+    plain = _COLORS.sub("", text.decode("utf-8", errors="replace"))
     return _LINE_PREFIX.sub("", plain.replace("\r\n", "\n").replace("\x00", ""))
 
 
-def dict_around(before: str, after: str, console: Console, *, at_end: bool) -> Printed | None:
-    """Return the step whose dict has begun in `before` and goes on in `after`.
-
-    Parameters
-    ----------
-    at_end : bool
-        Whether no text follows.
-
-    Raises
-    ------
-    Unfinished
-        The dict is not closed yet, and more text may follow.
-    """
-    text, at = before + after, len(before)
-    for _ in range(MOST_BRACES):
-        at = text.rfind("{", 0, at)
-        if at < 0:
-            return None
-        try:
-            parsed = parse(text, at)
-        except LiteralError as error:
-            if error.at_end and not at_end:
-                raise Unfinished from error
-            continue
-        if parsed.end > len(before) and isinstance(parsed.value, dict):
-            numbers = dict(_numbers(parsed.value))
-            return Printed(_step(text[:at], _DICT_STEP, console), _floats(numbers), _resolution(numbers))
-    return None
+def bare_line(text: str) -> str:
+    """Return a line of pairs without what Ray adds to a line that several workers print."""
+    return _REPEATED.sub("", text).strip()
 
 
-def dashes_around(before: str, after: str, console: Console, *, at_end: bool) -> Printed | None:
-    """Return the step of a line ``step:N - key:value - …`` that `before` ends in and `after` begins with.
+def is_whole(line: str) -> bool:
+    """Return whether the last pair of a line ``key:value - key:value`` is there whole."""
+    return _WHOLE_PAIR.search(line[max(line.rfind(" - "), len(line) - _LONGEST_PAIR, 0) :]) is not None
 
-    A line that breaks off inside a pair goes on in the next.
 
-    Raises
-    ------
-    Unfinished
-        The line is not finished yet, and more text may follow.
-    """
-    lines = after.split("\n")
-    line = _last_line(before) + lines[0].rstrip()
-    following = 1
-    while following < len(lines) - 1 and not _WHOLE_PAIR.search(line):
-        joint = " " if line.endswith(" -") else ""
-        line += joint + lines[following].strip()
-        following += 1
-    if following >= len(lines) and not at_end:
-        raise Unfinished
-    begin = re.search(_DASHES_STEP % re.escape(console.word), line)
-    if begin is None:
-        return None
-    numbers: dict[str, Value] = {}
-    for pair in _DASH.split(line[begin.end() :]):
-        key, _, text = pair.rpartition(":")
-        value = _value(text)
-        if key and isinstance(value, int | float) and not isinstance(value, bool):
-            numbers[key.strip()] = value
-    return Printed(int(begin[1]), _floats(numbers), _resolution(numbers))
+def read_pairs(line: str) -> Printed:
+    """Return the numbers of a line ``key:value - key:value - …``; a pair that is not one is left out."""
+    pairs = (pair.rpartition(":") for pair in _DASH.split(line))
+    return Printed.of({key.strip(): _value(text) for key, _, text in pairs if key})
 
 
 def _value(text: str) -> Value:
@@ -149,16 +90,7 @@ def _value(text: str) -> Value:
     return parsed.value if parsed.end == len(text) else None
 
 
-def _last_line(text: str) -> str:
-    return text[max(text.rfind("\n"), text.rfind("\r")) + 1 :]
-
-
-def _step(before: str, pattern: str, console: Console) -> int | None:
-    found = re.search(pattern % re.escape(console.word), _last_line(before))
-    return int(found[1]) if found else None
-
-
-def _numbers(table: Mapping[str, Value], prefix: str = "") -> Iterator[tuple[str, Value]]:
+def _numbers(table: Mapping[str, Value], prefix: str = "") -> Iterator[tuple[str, float]]:
     """Yield every number of a dict, also the quoted ones."""
     for key, value in table.items():
         if isinstance(value, dict):
@@ -171,15 +103,11 @@ def _numbers(table: Mapping[str, Value], prefix: str = "") -> Iterator[tuple[str
             yield f"{prefix}{key}", value
 
 
-def _floats(numbers: Mapping[str, Value]) -> dict[str, float]:
-    return {key: as_float(value) for key, value in numbers.items() if isinstance(value, int | float)}
-
-
-def _resolution(numbers: Mapping[str, Value]) -> dict[str, float]:
+def _resolution(numbers: Mapping[str, float]) -> dict[str, float]:
     """Return how finely each number was printed, where that is coarser than the number itself.
 
     A step that shows one number otherwise than Python does (``0.000``) was formatted, and so were its
-    neighbours with as many decimals: ``0.003`` could be either.
+    neighbors with as many decimals: ``0.003`` could be either.
     """
     printed = {
         key: value for key, value in numbers.items() if isinstance(value, Numeral) and math.isfinite(value)
