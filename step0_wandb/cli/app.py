@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from typing import TYPE_CHECKING, Annotated
@@ -29,7 +30,7 @@ from step0_wandb.cli import (
     sync,
     weights,
 )
-from step0_wandb.cli.session import command, now
+from step0_wandb.cli.session import SHARED_NAMES, command, now
 from step0_wandb.errors import Step0Error, UsageError
 from step0_wandb.text import json_documents
 
@@ -44,6 +45,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     rich_markup_mode=None,
+    epilog="Options that all commands share, such as --settings, --store and --json, may come before the command.",
 )
 
 _COMMANDS: dict[str, Callable[..., None]] = {
@@ -97,6 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(words: Sequence[str]) -> int:
     """Run the program on its words and return the exit code; only the outermost frame catches all."""
     as_json = "--json" in words
+    words = _with_optional_values(_command_first(words))
     log.configure(as_json=False, clock=now)
     try:
         code = app(args=list(words), prog_name="step0-wandb", standalone_mode=False)
@@ -115,6 +118,34 @@ def run(words: Sequence[str]) -> int:
             traceback.print_exc()
         return _fail(_bug(error), as_json=as_json)
     return code if isinstance(code, int) else 0
+
+
+def _command_first(words: Sequence[str]) -> list[str]:
+    """Return the words with the shared options that stand before the command moved behind it."""
+    rest = list(words)
+    moved: list[str] = []
+    while rest and rest[0].startswith("-"):
+        name, is_joined, _ = rest[0].partition("=")
+        if name not in SHARED_NAMES:
+            break
+        size = 2 if SHARED_NAMES[name] and not is_joined else 1
+        moved, rest = moved + rest[:size], rest[size:]
+    return [*rest[:1], *moved, *rest[1:]] if rest and rest[0] in _COMMANDS else list(words)
+
+
+def _with_optional_values(words: Sequence[str]) -> list[str]:
+    """Return the words with a value for a bare ``sync --wandb``; typer has no optional values."""
+    if not words or words[0] != "sync":
+        return list(words)
+    following = [*words[1:], "-"]
+    is_bare = [
+        word == "--wandb" and not _PROJECT.fullmatch(after)
+        for word, after in zip(words, following, strict=True)
+    ]
+    return ["--wandb=same" if bare else word for word, bare in zip(words, is_bare, strict=True)]
+
+
+_PROJECT = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 
 
 def _fail(error: Step0Error, *, as_json: bool) -> int:

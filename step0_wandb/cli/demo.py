@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 @without("settings_file", "store_file", "dry_run", "fail_on")
 def demo(
     session: Session,
-    directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to write it.")] = Path(
-        "step0-demo"
-    ),
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write it.")] = Path("step0-demo"),
 ) -> None:
     """Write example runs with the real W&B client, and sync them.
 

@@ -24,7 +24,7 @@ def doctor(
     sources: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[SOURCE]...", help="What a sync would read; default: the sources in the settings."
+            metavar="SOURCE", help="What a sync would read; default: the sources in the settings."
         ),
     ] = None,
     *,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from step0_wandb.cli import output, tables
+from step0_wandb.cli.label import Run  # noqa: TC001 - typer reads the annotation
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.text import json_documents
 from step0_wandb.text.formatting import clean, count, shorten
@@ -21,9 +20,7 @@ if TYPE_CHECKING:
 @without("dry_run", "fail_on")
 def explain(
     session: Session,
-    run: Annotated[
-        str, typer.Argument(metavar="RUN", help="entity/project/run_id, a bare run id, or a display name.")
-    ],
+    run: Run,
 ) -> None:
     """Explain a run's verdict, and what differs from its healthy peers.
 

@@ -10,7 +10,7 @@ import typer
 
 from step0_wandb.cli import output
 from step0_wandb.cli.check import NO_STEP0
-from step0_wandb.cli.runs import span_of
+from step0_wandb.cli.moments import moment_of, span_of
 from step0_wandb.cli.session import FailOn, Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.cli.sync import VERDICT
 from step0_wandb.text import json_documents
@@ -54,7 +54,7 @@ def gate(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             "--since",
             metavar="SPAN",
-            help="Consider runs created up to this long ago, ended ones too. Default: 5m, and runs that had "
+            help="Consider runs created since then (a duration or a date), ended ones too. Default: 5m, and runs that had "
             "ended are ignored.",
         ),
     ] = None,
@@ -111,7 +111,7 @@ def gate(  # noqa: PLR0913 - one parameter an option
 def _newest(session: Session, group: str | None, name: str | None, since: str | None) -> Newest:
     from step0_wandb.app.run_selector import Newest
 
-    begin = session.clock() - span_of("--since", since or "5m")
+    begin = moment_of("--since", since or "5m", now=session.clock())
     return Newest(begin, group, name, over=since is not None)
 
 

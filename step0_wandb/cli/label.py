@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from step0_wandb.cli import output
+from step0_wandb.cli import completion, output
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.errors import UsageError
 from step0_wandb.text.formatting import clean
@@ -25,13 +25,27 @@ class Word(StrEnum):
     exclude = "exclude"
 
 
+Run = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="entity/project/run_id, a bare run id, or a display name.",
+        autocompletion=completion.run_ids,
+    ),
+]
+Setup = Annotated[
+    str,
+    typer.Argument(
+        metavar="SETUP", help="A setup's label, or a unique part of it.", autocompletion=completion.setups
+    ),
+]
 Why = Annotated[str | None, typer.Option("--why", metavar="TEXT", help="The reason; teammates will see it.")]
 
 
 @without("as_json", "fail_on", "quiet", "verbose")
 def label(
     session: Session,
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's key, its id, or its display name.")],
+    run: Run,
     word: Annotated[Word | None, typer.Argument(metavar="healthy|broken|exclude", help="The label.")] = None,
     why: Why = None,
     *,
@@ -68,25 +82,35 @@ def label(
 @without("as_json", "fail_on", "quiet", "verbose")
 def accept(
     session: Session,
-    setup: Annotated[str, typer.Argument(metavar="SETUP", help="A setup's label, or a unique part of it.")],
+    setup: Setup,
     why: Why = None,
+    *,
+    clear: Annotated[bool, typer.Option("--clear", help="Stop accepting the setup's level.")] = False,
 ) -> None:
     """Accept a setup's gap level as right, though it moved or is high.
 
     Example: step0-wandb accept "Qwen3-1.7B" --why "new attention kernel"
     """
-    from step0_wandb.store import Accept
+    from step0_wandb.store import Accept, Retraction
 
-    if not why:
+    if clear and why:
+        raise UsageError("accept takes either --why or --clear")
+    if not clear and not why:
         raise UsageError("Accepting a setup needs a reason", 'Add --why "reason": teammates will see it.')
     session.require_store()
+    now = session.clock()
     with session.open_store(write=not session.dry_run) as store:
         name = find_setup(store, setup)
+        shown = clean(name)
         if session.dry_run:
-            output.tell(f"would accept {clean(name)}")
-            return
-        store.people.save(Accept(name, why, getpass.getuser(), session.clock()))
-    output.tell(f"{clean(name)} accepted (takes effect at the next sync)")
+            output.tell(f"would stop accepting {shown}" if clear else f"would accept {shown}")
+        elif why:
+            store.people.save(Accept(name, why, getpass.getuser(), now))
+            output.tell(f"{shown} accepted (takes effect at the next sync)")
+        elif store.people.retract(Retraction("accept", name, now)):
+            output.tell(f"{shown} no longer accepted (takes effect at the next sync)")
+        else:
+            output.tell(f"{shown} was not accepted")
 
 
 def find_setup(store: Store, text: str) -> str:

@@ -123,7 +123,7 @@ def print_item(name: str, text: str, out: Console, *, style: str = "dim") -> Non
     from rich.text import Text
 
     grid = Table.grid(padding=(0, 1))
-    grid.add_column(width=7)
+    grid.add_column(width=max(7, len(name)))
     grid.add_column()
     grid.add_row(Text(name, style=style), Text(clean(text)))
     out.print(grid)

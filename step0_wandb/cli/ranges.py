@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from step0_wandb.cli import output, tables
+from step0_wandb.cli import completion, output, tables
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.text import json_documents
 from step0_wandb.text.formatting import clean, number
@@ -26,7 +26,12 @@ def ranges(
     session: Session,
     setup: Annotated[
         str | None,
-        typer.Option("--setup", metavar="TEXT", help="Only setups whose label contains this text."),
+        typer.Option(
+            "--setup",
+            metavar="TEXT",
+            help="Only setups whose label contains this text.",
+            autocompletion=completion.setups,
+        ),
     ] = None,
 ) -> None:
     """Show each setup's range: where the gap of its next healthy run is expected.

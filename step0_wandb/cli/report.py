@@ -9,7 +9,7 @@ import typer
 
 from step0_wandb.cli import output
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
-from step0_wandb.cli.sync import PARTLY, tell_written
+from step0_wandb.cli.sync import PARTLY, open_in_browser, page_path, tell_written
 from step0_wandb.errors import UsageError
 from step0_wandb.text.formatting import clean
 
@@ -31,22 +31,25 @@ def report(
             help="Write the tables and the report of all runs to this project.",
         ),
     ] = None,
+    *,
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
     """Publish again from the store, without reading any source.
 
     Example: step0-wandb report --html step0.html
     """
-    settings = session.loaded.settings.report
-    configured = settings.html if not wandb else None
-    path = html or (session.loaded.path(configured) if configured else None)
-    to_wandb = bool(wandb or (settings.wandb and not html))
-    if path is None and not to_wandb:
+    # A page goes where the settings say unless only W&B was asked for, and the other way around.
+    path = html if wandb and not open_page else page_path(session.loaded, html)
+    to_wandb = bool(wandb or (session.loaded.settings.report.wandb and not html and not open_page))
+    if path is None and (open_page or not to_wandb):
         raise UsageError(
             "Nothing to write",
             "Give --html FILE or --wandb ENTITY/PROJECT, or set them under `[report]` in step0.toml.",
         )
     if path is not None:
         _page(session, path)
+        if open_page and not session.dry_run:
+            open_in_browser(path)
     if to_wandb:
         published = _publish(session, wandb)
         tell_written(published.written, session)

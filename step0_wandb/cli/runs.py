@@ -2,68 +2,175 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import csv
+import io
+import math
+import sys
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from step0_wandb.cli import output, tables
+from step0_wandb.cli import completion, output, tables
+from step0_wandb.cli.moments import moment_of
 from step0_wandb.cli.session import FailOn, Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.cli.sync import VERDICT
 from step0_wandb.errors import UsageError
 from step0_wandb.records import VERDICTS
 from step0_wandb.text import json_documents
+from step0_wandb.text.formatting import clean, count
 
 if TYPE_CHECKING:
-    from datetime import timedelta
+    from collections.abc import Iterable, Sequence
+
+    from step0_wandb.records import JudgedRun
+
+Order = Literal["verdict", "created", "gap", "ratio"]
+CSV_COLUMNS = (
+    *("run", "name", "url", "user", "group", "created_at", "state", "profile", "setup"),
+    *("ppo_kl", "clip_frac", "gap", "gap_metric", "verdict", "label", "ratio", "p_value", "reasons"),
+)
 
 
 @without("dry_run")
-def runs(
+def runs(  # noqa: PLR0913 - one parameter an option
     session: Session,
+    *,
     verdict: Annotated[
-        list[str] | None, typer.Option("--verdict", help="Only these verdicts; can be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--verdict",
+            metavar="V,V",
+            help="Only these verdicts, such as broken,suspect.",
+            autocompletion=completion.verdicts,
+        ),
     ] = None,
     since: Annotated[
         str | None,
         typer.Option(
-            "--since", metavar="SPAN", help="Only runs created within this time, such as 24h or 7d."
+            "--since",
+            metavar="WHEN",
+            help="Only runs created since then: 24h, 7d or a date such as 2026-11-30.",
         ),
     ] = None,
-    user: Annotated[str | None, typer.Option("--user", help="Only runs of this user.")] = None,
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="NAME", help="Only runs of this user.")
+    ] = None,
     setup: Annotated[
         str | None,
-        typer.Option("--setup", metavar="TEXT", help="Only setups whose label contains this text."),
+        typer.Option(
+            "--setup",
+            metavar="TEXT",
+            help="Only setups whose label contains this text.",
+            autocompletion=completion.setups,
+        ),
     ] = None,
+    project: Annotated[
+        str | None,
+        typer.Option(
+            "--project", metavar="P", help="Only runs of this project: entity/project, or its name."
+        ),
+    ] = None,
+    sort: Annotated[
+        Order, typer.Option("--sort", help="Order: the worst verdict, the newest, or the largest first.")
+    ] = "verdict",
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, help="Show only the first N.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also show runs of no known framework.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
     """List runs and their verdicts, worst first.
 
-    Example: step0-wandb runs --verdict broken --since 7d
+    Example: step0-wandb runs --verdict broken,suspect --since 7d
     """
-    from step0_wandb.verdicts.coverage import coverage
-
-    unknown = [name for name in verdict or () if name not in VERDICTS]
-    if unknown:
+    names = [name.strip() for text in verdict or () for name in text.split(",") if name.strip()]
+    if unknown := [name for name in names if name not in VERDICTS]:
         raise UsageError(f"--verdict: unknown verdict {unknown[0]!r}", f"Known: {', '.join(VERDICTS)}.")
-    after = session.clock() - span_of("--since", since) if since else None
+    if as_csv and session.as_json:
+        raise UsageError("runs takes either --json or --csv")
+    after = moment_of("--since", since, now=session.clock()) if since else None
+    found: Sequence[JudgedRun]
     with session.open_store() as store:
-        found = store.verdicts.runs(verdict=verdict, since=after, user=user, setup=setup)
+        found = store.verdicts.runs(
+            verdict=names or None, since=after, user=user, setup=setup and setup.strip('"')
+        )
+    if project:
+        found = [run for run in found if project in (_project(run), _project(run).rpartition("/")[2])]
+    found = _sorted(found, sort)
+    filtered = any((names, since, user, setup, project))
     if session.as_json:
-        output.print_json(json_documents.document("runs", runs=found))
+        output.print_json(json_documents.document("runs", runs=found[:limit]))
+    elif as_csv:
+        sys.stdout.write(_csv(_of_frameworks(found, everything=everything)[:limit]))
     else:
-        out = output.console()
-        none = output.nothing("runs", filtered=any((verdict, since, user, setup)))
-        out.print(tables.table(tables.RUNS, found, out.width) if found else none)
-        for line in coverage(found):
-            output.print_item("not checked:", line, out)
+        _print(found, _of_frameworks(found, everything=everything), limit, filtered=filtered)
     fail_on = session.fail_on or FailOn.never
     raise typer.Exit(VERDICT if any(fail_on.hit_by(run) for run in found) else 0)
 
 
-def span_of(option: str, text: str) -> timedelta:
-    """Return the time span that an option names."""
-    from step0_wandb.settings.options import duration
+def _print(
+    found: Sequence[JudgedRun], shown: Sequence[JudgedRun], limit: int | None, *, filtered: bool
+) -> None:
+    """Print the table, then what it leaves out and what is not checked."""
+    from step0_wandb.verdicts.coverage import coverage
 
-    try:
-        return duration(text)
-    except ValueError as error:
-        raise UsageError(f"{option}: {error}") from error
+    out = output.console()
+    none = output.nothing("runs", filtered=filtered or bool(found))
+    out.print(tables.table(tables.RUNS, shown[:limit], out.width) if shown else none)
+    if limit and len(shown) > limit:
+        output.print_item("note", f"{count(len(shown) - limit, 'more run')}; raise --limit to see more", out)
+    if len(found) > len(shown):
+        left_out = count(len(found) - len(shown), "run")
+        output.print_item("note", f"{left_out} of no known framework left out; --all shows them", out)
+    for line in coverage(shown):
+        output.print_item("not checked:", line, out)
+
+
+def _of_frameworks(found: Sequence[JudgedRun], *, everything: bool) -> Sequence[JudgedRun]:
+    """Return the runs of known frameworks; of the others nothing can ever be said."""
+    from step0_wandb.verdicts.coverage import UNREAD
+
+    if everything:
+        return found
+    return [run for run in found if not any(reason.startswith(UNREAD) for reason in run.reasons)]
+
+
+def _project(run: JudgedRun) -> str:
+    return run.run.rpartition("/")[0]
+
+
+def _sorted(found: Sequence[JudgedRun], order: Order) -> Sequence[JudgedRun]:
+    """Return the runs in an order; values that are not finite come first, missing ones last."""
+    if order == "verdict":
+        return found
+    if order == "created":
+        known = [run for run in found if run.created_at]
+        newest = sorted(known, key=lambda run: run.created_at, reverse=True)  # type: ignore[arg-type,return-value]
+        return [*newest, *(run for run in found if not run.created_at)]
+
+    def largest_first(run: JudgedRun) -> float:
+        value: float | None = getattr(run, order)
+        if value is None:
+            return math.inf
+        return -value if math.isfinite(value) else -math.inf
+
+    return sorted(found, key=largest_first)
+
+
+def _csv(found: Iterable[JudgedRun]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    for run in found:
+        writer.writerow(_cell(getattr(run, name)) for name in CSV_COLUMNS)
+    return text.getvalue()
+
+
+def _cell(value: object) -> object:
+    """Return a value for a cell; other people's text must not become a formula of a spreadsheet."""
+    if isinstance(value, tuple):
+        value = "; ".join(value)
+    if isinstance(value, str):
+        text = clean(value)
+        return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+    return "" if value is None else value.isoformat() if hasattr(value, "isoformat") else value

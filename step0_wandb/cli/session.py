@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperArgument, TyperCommand
 
 from step0_wandb.cli import log
 
@@ -68,6 +69,10 @@ class Session:
     @cached_property
     def loaded(self) -> Loaded:
         """The settings."""
+        return self.load()
+
+    def load(self, **flags: str | None) -> Loaded:
+        """Return the settings, with values from the command line; ``report_wandb`` sets ``report.wandb``."""
         from step0_wandb.errors import UsageError
         from step0_wandb.settings.load import environment, load_settings
 
@@ -75,8 +80,9 @@ class Session:
             cwd = Path.cwd()
         except FileNotFoundError as error:
             raise UsageError("The working directory is gone", "Change to one that exists.") from error
-        flags = {"store": str(cwd / self.store_file) if self.store_file else None}
-        return load_settings(self.settings_file, cwd=cwd, environ=environment(), flags=flags)
+        values = {name.replace("_", "."): value for name, value in flags.items()}
+        values["store"] = str(cwd / self.store_file) if self.store_file else None
+        return load_settings(self.settings_file, cwd=cwd, environ=environment(), flags=values)
 
     @cached_property
     def profiles(self) -> Profiles:
@@ -168,6 +174,26 @@ _SHARED: dict[str, tuple[Any, Any]] = {
 }
 
 
+SHARED_NAMES: dict[str, bool] = {
+    name: not isinstance(default, bool)
+    for annotation, default in _SHARED.values()
+    for option in annotation.__metadata__
+    # Typer takes the first name of an annotated option for its default.
+    for name in (option.default, *option.param_decls)
+}
+"""The names of the shared options, and whether each takes a value."""
+
+
+class PlainCommand(TyperCommand):
+    """A command whose help names its arguments without their Python types."""
+
+    def __init__(self, *words: Any, **values: Any) -> None:
+        super().__init__(*words, **values)
+        for parameter in self.params:
+            if isinstance(parameter, TyperArgument):
+                parameter.display_type_rich = lambda ctx: None  # type: ignore[method-assign] # noqa: ARG005 - typer names it
+
+
 def command(app: typer.Typer, name: str, function: Callable[..., None]) -> None:
     """Register `function` as a command: its own parameters, then the shared options it asks for.
 
@@ -193,7 +219,7 @@ def command(app: typer.Typer, name: str, function: Callable[..., None]) -> None:
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__doc__ = function.__doc__
-    app.command(name)(run)
+    app.command(name, cls=PlainCommand)(run)
 
 
 def without(*options: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

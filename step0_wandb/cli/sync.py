@@ -9,6 +9,7 @@ import typer
 
 from step0_wandb.cli import output
 from step0_wandb.cli.session import FailOn, LogFormat, Session  # noqa: TC001 - typer reads the annotation
+from step0_wandb.errors import UsageError
 from step0_wandb.text import json_documents
 from step0_wandb.text.formatting import clean
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from step0_wandb.app.sync import SyncResult
     from step0_wandb.publish.wandb.target import Written
     from step0_wandb.records import Json
+    from step0_wandb.settings.load import Loaded
 
 PARTLY = 7
 VERDICT = 3
@@ -31,13 +33,23 @@ def sync(
     sources: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[SOURCE]...",
+            metavar="SOURCE",
             help="entity/project, or directories of W&B runs; default: the sources in the settings.",
         ),
     ] = None,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Write the HTML page to FILE.")
     ] = None,
+    wandb: Annotated[
+        str | None,
+        typer.Option(
+            "--wandb",
+            metavar="[ENTITY/PROJECT]",
+            help="Write tables and report to W&B: to this project, or without a value each project its own.",
+        ),
+    ] = None,
+    *,
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
     """Read the sources, fit the ranges, judge every run, and publish.
 
@@ -46,14 +58,36 @@ def sync(
     from step0_wandb.app.sync import Job, run_sync
     from step0_wandb.cli.progress import reading
 
+    loaded = session.load(report_wandb=wandb)
+    page = page_path(loaded, html)
+    if open_page and page is None:
+        raise UsageError(
+            "--open needs a page", "Add --html FILE, or set html under `[report]` in step0.toml."
+        )
     with reading(quiet=session.quiet) as progress:
-        job = Job(session.loaded, tuple(sources or ()), html, session.dry_run, session.clock, progress)
+        job = Job(loaded, tuple(sources or ()), html, session.dry_run, session.clock, progress)
         result = run_sync(job)
     if session.as_json:
         output.print_json(sync_document(result))
     else:
         print_result(result, session)
+    if open_page and page is not None and not session.dry_run:
+        open_in_browser(page)
     raise typer.Exit(exit_code(result, session.fail_on or FailOn.never))
+
+
+def page_path(loaded: Loaded, html: Path | None) -> Path | None:
+    """Return where the page goes: as the flag says, else the settings."""
+    configured = loaded.settings.report.html
+    return html or (loaded.path(configured) if configured else None)
+
+
+def open_in_browser(page: Path) -> None:
+    """Open the page in the user's browser, or say where it is."""
+    import webbrowser
+
+    if not webbrowser.open(page.absolute().as_uri()):
+        output.warn(f"no browser found: open {page.absolute()} yourself")
 
 
 def sync_document(result: SyncResult) -> dict[str, Json]:

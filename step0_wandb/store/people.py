@@ -63,9 +63,9 @@ class Mute:
 
 @dataclass(frozen=True, slots=True)
 class Retraction:
-    """A label (of a run) or a mute (of a setup) that a person removed, and when (UTC)."""
+    """A label (of a run), an accept or a mute (of a setup) that a person removed, and when (UTC)."""
 
-    what: Literal["label", "mute"]
+    what: Literal["label", "accept", "mute"]
     name: str
     at: datetime
 
@@ -121,12 +121,13 @@ class PeopleStore:
                 Outbox(self._database).forget_setup(said.setup, until=said.at)
 
     def retract(self, retraction: Retraction) -> bool:
-        """Remove an earlier label or mute, and remember that; return whether there was one.
+        """Remove an earlier label, accept or mute, and remember that; return whether there was one.
 
         A label by tag stays: it holds as long as the tag is there.
         """
-        table, key = (labels, labels.c.run) if retraction.what == "label" else (mutes, mutes.c.setup)
-        where = (key == retraction.name) & (table.c.at <= retraction.at) & (table.c.who != BY_TAG)
+        table = {"label": labels, "accept": accepts, "mute": mutes}[retraction.what]
+        (own_key,) = table.primary_key
+        where = (own_key == retraction.name) & (table.c.at <= retraction.at) & (table.c.who != BY_TAG)
         with self._database.transaction():
             removed = self._delete(table, where)
             latest = {(item.what, item.name): item for item in self.retractions()}
@@ -141,7 +142,8 @@ class PeopleStore:
     def retractions(self) -> tuple[Retraction, ...]:
         """Return what was removed, the last time of each."""
         kept = cast(
-            "Sequence[tuple[Literal['label', 'mute'], str, str]]", self._notes.get(_RETRACTIONS) or ()
+            "Sequence[tuple[Literal['label', 'accept', 'mute'], str, str]]",
+            self._notes.get(_RETRACTIONS) or (),
         )
         return tuple(Retraction(what, name, datetime.fromisoformat(at)) for what, name, at in kept)
 

@@ -135,3 +135,13 @@ def test_show_completion_prints_a_script_that_completes(program):
 def test_completion_knows_the_words_of_an_option(program):
     script = "COMP_WORDS='step0-wandb sync --fail-on ' COMP_CWORD=3 _STEP0_WANDB_COMPLETE=complete_bash step0-wandb"
     assert in_bash(script, program).split() == ["broken", "suspect", "no-range", "never"]
+
+
+def test_completion_knows_the_runs_setups_and_verdicts_of_the_store(folder, program):
+    def completed(words, at):
+        script = f"cd {folder}; STEP0_STORE=step0.db COMP_WORDS='step0-wandb {words}' COMP_CWORD={at} "
+        return in_bash(f"{script} _STEP0_WANDB_COMPLETE=complete_bash step0-wandb", program).splitlines()
+
+    assert completed("explain wr", 2) == ["wrong"]
+    assert completed("mute Qwen3", 2) == ["Qwen3-0.6B", r"Qwen3-0.6B\ ·\ top_p=0.95\ top_k=64"]
+    assert completed("runs --verdict broken,su", 3) == ["broken,suspect"]

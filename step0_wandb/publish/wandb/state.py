@@ -171,7 +171,8 @@ def import_state(store: Store, state: State, *, now: datetime) -> None:
             if is_later and label.at > retracted.get(("label", label.run), _NEVER):
                 store.people.save(label)
         for accept in state.accepts:
-            if accept.setup not in accepts or accepts[accept.setup].at < accept.at:
+            is_later = accept.setup not in accepts or accepts[accept.setup].at < accept.at
+            if is_later and accept.at > retracted.get(("accept", accept.setup), _NEVER):
                 store.people.save(accept)
         for mute in state.mutes:
             is_later = mute.setup not in mutes or mutes[mute.setup].at < mute.at
