@@ -139,7 +139,7 @@ class Job:
         from step0_wandb.wandb_api.credentials import Places
 
         give_up_s = self.loaded.settings.server.give_up.total_seconds()
-        return Context(Places.of(environment()), self.clock, give_up_s, self.progress)
+        return Context(Places.of(environment()), self.clock, give_up_s, progress=self.progress)
 
 
 def sync(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.records import OWN_JOB_TYPE
-from step0_wandb.wandb_api.client import ONE_RUN, PAGE, PROBE
+from step0_wandb.wandb_api.client import ONE_RUN, PAGE, PROBE, RetryPolicy
 from step0_wandb.wandb_api.faults import BAD_REQUEST, NO_PROJECT, RequestFailed
 from step0_wandb.wandb_api.queries import (
     ORDER,
@@ -25,10 +25,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from step0_wandb.wandb_api.address import RemoteAddress
-    from step0_wandb.wandb_api.client import GraphQLClient, RetryPolicy
+    from step0_wandb.wandb_api.client import GraphQLClient
     from step0_wandb.wandb_api.queries import HistoryQuery
 
 BATCH_SIZE = 25
+FAILING_S = 60.0
+"""Seconds that one source spends on runs that fail; behind it, what fails is left to the next sync."""
+_ONCE = RetryPolicy(attempts=1)
+_SURELY_POISONED = RetryPolicy(attempts=2)
+"""For a failing run that is not the first: the server has shown that it is the run that fails."""
 OWN = {"jobType": OWN_JOB_TYPE}
 
 
@@ -72,10 +77,14 @@ class ProjectClient:
     ----------
     batch_size : int
         Runs asked for by name at one time; 1 once the server has refused more.
+    failing_s : float
+        Seconds spent on requests that failed.
     """
 
     def __init__(self, client: GraphQLClient, address: RemoteAddress) -> None:
         self.batch_size = BATCH_SIZE
+        self.failing_s = 0.0
+        self._read = self._poisoned = 0
         self.client = client
         self._address = address
 
@@ -115,7 +124,7 @@ class ProjectClient:
         except RequestFailed as failure:
             raise self.client.error(failure) from None
 
-    def read_runs(self, asks: Sequence[RunQuery], *, whole: bool, retry: RetryPolicy = ONE_RUN) -> RunBatch:
+    def read_runs(self, runs: Sequence[RunQuery], *, whole: bool, retry: RetryPolicy = ONE_RUN) -> RunBatch:
         """Return runs by name.
 
         Parameters
@@ -131,28 +140,50 @@ class ProjectClient:
             The server does not answer, or not for any run.
         """
         result = RunBatch()
-        parts = deque(chunks(asks, self.batch_size))
+        parts = deque(chunks(runs, self.batch_size))
         while parts:
             part = parts.popleft()
+            began = self.client.now()
             try:
-                project = self.ask(*_question(part, whole=whole), PAGE if len(part) > 1 else retry)
+                project = self.ask(*_question(part, whole=whole), self._retries(part, retry))
                 left = _take(result, part, project, strict=())
+                self._read += len(part)
             except RequestFailed as failure:
+                self.failing_s += self.client.now() - began
                 needed = ("config", "history", "sampledHistory") if whole else ("history", "sampledHistory")
                 left = _take(result, part, usable(failure), strict=needed)
-                if len(part) == 1 and left:
-                    self._lose(result, part[0].name, failure)
+                if left and (len(part) == 1 or self._is_over(failure)):
+                    self._lose(result, left, failure)
                     continue
                 if failure.fault is BAD_REQUEST:
                     self.batch_size = 1
-            # Halves go to the end: between two failures the good ones show that the server lives.
+            # Halves go to the end: between two failures the good ones show that the server is up.
             parts.extend(chunks(left, self.batch_size if self.batch_size == 1 else -(-len(part) // 2)))
         return result
 
-    def _lose(self, result: RunBatch, name: str, failure: RequestFailed) -> None:
-        """Note a run as lost, once it is sure that the server lives and the run is there."""
+    def _retries(self, part: Sequence[RunQuery], retry: RetryPolicy) -> RetryPolicy:
+        if not self._read:  # the server has given nothing yet: it may be the server that fails
+            return PAGE if len(part) > 1 else retry
+        if self.failing_s > FAILING_S or (self._poisoned and len(part) > 1):
+            return _ONCE
+        if len(part) > 1:
+            return PAGE
+        return _SURELY_POISONED if self._poisoned and retry is ONE_RUN else retry
+
+    def _is_over(self, failure: RequestFailed) -> bool:
+        """Return whether no more time goes to failing runs, on a server that gives others."""
+        return bool(self._read) and self.failing_s > FAILING_S and failure.fault is not BAD_REQUEST
+
+    def _lose(self, result: RunBatch, runs: Sequence[RunQuery], failure: RequestFailed) -> None:
+        """Note runs as lost; of a single one, once it is sure that the server is up and the run is there."""
         if failure.fault is BAD_REQUEST:
             raise self.client.error(failure)
+        self._poisoned += len(runs)
+        if len(runs) > 1:
+            why = f"the server {failure}; the next sync asks for it again"
+            result.lost += [LostRun(run.name, why) for run in runs]
+            return
+        name = runs[0].name
         variables = {
             "filters": to_json(names_filter([name])),
             "first": 1,
@@ -160,7 +191,7 @@ class ProjectClient:
             "own": to_json(OWN),
         }
         project = self.fetch(page_document(Fields.NAME), variables, PROBE)
-        if read_page(project.get("runs")).nodes:
+        if read_page(project["runs"]).nodes:
             result.lost.append(LostRun(name, f"the server {failure}"))
         else:
             result.gone.append(name)

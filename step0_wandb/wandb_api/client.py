@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -10,6 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from step0_wandb.errors import SourceError
 from step0_wandb.text.formatting import clean
 from step0_wandb.wandb_api.faults import (
     BAD_REQUEST,
@@ -39,6 +41,11 @@ _READ = {"project", "run", "runs", "node", "pageInfo", "historyKeys", "keys", "f
 _WRITTEN = {"artifactCollection", "artifactMembership", "allViews", "upsertView", "view", "upsertModel"}
 _OBJECTS = _READ | _WRITTEN | {"viewer", "teams", "models", "stopRun"}
 _LISTS = {"edges"}
+_CONNECTIONS = {"runs", "watched", "labeled", "active", "named", "allViews"}
+"""Lists that a project has even where they are empty: null would make runs or reports vanish."""
+_LONGEST_HOLD_S = 60.0
+_EPOCH_FROM_S = 1e9
+"""A larger number of seconds is not a wait but a time, in seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +116,7 @@ class GraphQLClient:
         url = f"{self.server.base_url}/graphql"
         self._transport = transport or HttpTransport(url, headers, environ=environ, limits=limits)
         self._trouble_since: float | None = None
+        self._ends: float | None = None
 
     def ask(
         self, document: str, variables: Mapping[str, Any], retry: RetryPolicy = RetryPolicy()
@@ -122,31 +130,39 @@ class GraphQLClient:
         SourceError
             No good page came until it was time to give up.
         """
-        body = json.dumps({"query": document, "variables": variables}).encode()
-        clock = self._limiter.clock
-        began = clock.now()
+        began = self.now()
+        if self._ends is None:
+            self._ends = began + self._limits.at_most_s
+        if began > self._ends:
+            raise SourceError(
+                f"{self.server.base_url} was read for {self._limits.at_most_s:g} s, which is the most",
+                "What was read is stored; run it again to go on there.",
+            )
         if self._trouble_since is None:
             self._trouble_since = began
-        failures = 0
+        data = self._with_retries(json.dumps({"query": document, "variables": variables}).encode(), retry)
+        if retry.is_progress:
+            self._trouble_since = None
+        return data
+
+    def _with_retries(self, body: bytes, retry: RetryPolicy) -> Mapping[str, Any]:
+        began, failures = self.now(), 0
         for attempt in count():
             try:
-                data = self._once(body)
-                break
+                return self._once(body)
             except RequestFailed as failure:
                 if not failure.fault.retried:
                     raise
                 failures += failure.fault.smaller
                 if retry.attempts is not None and failure.fault.smaller:
-                    was_slow = retry is PAGE and clock.now() - began > self._limits.deadline_s
+                    was_slow = retry is PAGE and self.now() - began > self._limits.deadline_s
                     if failures >= retry.attempts or was_slow:
                         raise
                 wait_s = self._wait_s(failure, attempt)
                 if self.waited_too_long(wait_s):
                     raise self._time_to_give_up(failure) from None
-                clock.sleep(wait_s)
-        if retry.is_progress:
-            self._trouble_since = None
-        return data
+                self._limiter.clock.sleep(wait_s)
+        raise AssertionError
 
     def fetch(
         self, document: str, variables: Mapping[str, Any], retry: RetryPolicy = RetryPolicy()
@@ -169,9 +185,14 @@ class GraphQLClient:
 
     def waited_too_long(self, more_s: float) -> bool:
         """Return whether it will be time to give up within the next `more_s` seconds."""
-        now = self._limiter.clock.now()
+        now = self.now()
         since = now if self._trouble_since is None else self._trouble_since
-        return now + more_s - since > self._limits.give_up_s
+        out_of_time = self._ends is not None and now + more_s > self._ends
+        return out_of_time or now + more_s - since > self._limits.give_up_s
+
+    def now(self) -> float:
+        """Return monotonic seconds."""
+        return self._limiter.clock.now()
 
     def _time_to_give_up(self, failure: RequestFailed) -> Step0Error:
         error = self.error(failure)
@@ -185,7 +206,7 @@ class GraphQLClient:
         self.bytes_read += len(reply.body)
         wait_s = _asked_to_wait(reply.headers, self._limiter.clock.today)
         if wait_s is not None and reply.headers.get("ratelimit-remaining", "1").strip() == "0":
-            self._limiter.hold(min(wait_s, self._limits.give_up_s))
+            self._limiter.hold(min(wait_s, self._limits.give_up_s, _LONGEST_HOLD_S))
         if fault := fault_of_status(reply.status):
             raise RequestFailed(fault, self._detail(fault, reply), wait_s=wait_s)
         return self._data(reply.body)
@@ -211,6 +232,9 @@ class GraphQLClient:
             raise RequestFailed(QUERY_ERROR, detail, data=data if isinstance(data, dict) else None)
         if not isinstance(data, dict):
             raise RequestFailed(NO_WANDB_ANSWER, "an answer without data")
+        for name in _CONNECTIONS & (data.get("project") or {}).keys():
+            if not is_connection(data["project"][name]):
+                raise RequestFailed(NO_WANDB_ANSWER, f"data.project.{name} is not a list of W&B")
         return data
 
     def _first_message(self, body: bytes) -> str:
@@ -240,14 +264,25 @@ def _asked_to_wait(headers: Mapping[str, str], today: Callable[[], datetime]) ->
     """Return the seconds that ``Retry-After`` (seconds or a date) or ``RateLimit-Reset`` name."""
     for name in ("retry-after", "ratelimit-reset"):
         text = headers.get(name, "").strip()
-        if text.replace(".", "", 1).isdecimal():
-            return float(text)
+        if re.fullmatch(r"[0-9]{1,20}(\.[0-9]{1,9})?", text):
+            seconds = float(text)
+            return max(0.0, seconds - today().timestamp()) if seconds > _EPOCH_FROM_S else seconds
         try:
             moment = parsedate_to_datetime(text)
-        except ValueError:
+            return max(0.0, (moment.replace(tzinfo=moment.tzinfo or UTC) - today()).total_seconds())
+        except (ValueError, OverflowError, TypeError):  # a date that is none, or of a year beyond 9999
             continue
-        return max(0.0, (moment.replace(tzinfo=moment.tzinfo or UTC) - today()).total_seconds())
     return None
+
+
+def is_connection(value: object) -> bool:
+    """Return whether this is one page of a list: edges, and where the next page begins if there is one."""
+    if not isinstance(value, dict) or not isinstance(value.get("edges"), list):
+        return False
+    info = value.get("pageInfo")
+    if not isinstance(info, dict) or not isinstance(info.get("hasNextPage"), bool):
+        return False
+    return not info["hasNextPage"] or bool(isinstance(info.get("endCursor"), str) and info["endCursor"])
 
 
 def misfit(data: Mapping[str, Any], path: str = "data") -> str:

@@ -25,6 +25,8 @@ class Context:
         Where the wandb client would look for server and key.
     give_up_s : float
         Seconds without a good page after which a source is given up; 0 asks once.
+    at_most_s : float
+        Seconds after which a client asks no more, whatever it is answered.
     progress : callable
         Called with the source, the runs read so far, and the runs of the source where that is known.
     """
@@ -32,6 +34,7 @@ class Context:
     places: Places
     clock: Callable[[], datetime]
     give_up_s: float = 120.0
+    at_most_s: float = 3600.0
     progress: Callable[[str, int, int | None], None] = lambda _source, _runs, _total: None
 
     def server(self) -> Server:
@@ -59,7 +62,11 @@ class Context:
         from step0_wandb.wandb_api.http import HttpLimits
 
         usual_s = HttpLimits().deadline_s
-        limits = HttpLimits(deadline_s=min(usual_s, self.give_up_s or usual_s), give_up_s=self.give_up_s)
+        limits = HttpLimits(
+            deadline_s=min(usual_s, self.give_up_s or usual_s),
+            give_up_s=self.give_up_s,
+            at_most_s=self.at_most_s,
+        )
         account = find_account(self.places)
         return GraphQLClient(account, limiter=self._limiter, environ=self.places.environ, limits=limits)
 

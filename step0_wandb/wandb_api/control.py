@@ -8,6 +8,7 @@ from step0_wandb.records import OWN_JOB_TYPE
 from step0_wandb.wandb_api.batches import OWN, ProjectClient
 from step0_wandb.wandb_api.client import RetryPolicy
 from step0_wandb.wandb_api.faults import FORBIDDEN, RequestFailed
+from step0_wandb.wandb_api.paging import Listing
 from step0_wandb.wandb_api.queries import Fields, page_document, read_page, to_json
 
 if TYPE_CHECKING:
@@ -52,16 +53,13 @@ class RunControl:
         stamp = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
         variables = {"filters": to_json({"createdAt": {"$gte": stamp}}), "own": to_json(OWN), "first": _PAGE}
         found: list[RunNode] = []
-        after = None
+        after, listing = None, Listing("The runs of a project")
         while True:
             order = {"after": after, "order": "-created_at"}
-            page = read_page(
-                self._project.fetch(page_document(Fields.IDENTITY), variables | order, RetryPolicy()).get(
-                    "runs"
-                )
-            )
+            answer = self._project.fetch(page_document(Fields.IDENTITY), variables | order, RetryPolicy())
+            page = read_page(answer["runs"])
             found += (node for node in page.nodes if node.job_type != OWN_JOB_TYPE)
-            after = page.end
+            after = listing.next(page.names, page.end)
             if after is None:
                 return tuple(found)
 

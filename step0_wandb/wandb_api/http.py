@@ -42,6 +42,8 @@ class HttpLimits:
         Seconds to connect, and for a whole request.
     give_up_s : float
         Seconds without a good page after which reading is given up.
+    at_most_s : float
+        Seconds after which reading ends even if every page is good.
     body_bytes : int
         Largest answer, unpacked.
     """
@@ -49,6 +51,7 @@ class HttpLimits:
     connect_s: float = 10.0
     deadline_s: float = 30.0
     give_up_s: float = 120.0
+    at_most_s: float = 3600.0
     body_bytes: int = 64 * _MIB
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
@@ -20,7 +21,7 @@ from step0_wandb.records import HistoryRow
 from step0_wandb.text.nested import collect_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from step0_wandb.records import Json
 
@@ -34,9 +35,11 @@ LIGHT_PAGE = 500
 """Runs in a page without config and history."""
 
 _PAGE_INFO = "pageInfo { endCursor hasNextPage }"
-SHAPE_ERRORS = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
+SHAPE_ERRORS = (ValueError, TypeError, AttributeError, LookupError, RecursionError, OverflowError)
 """What reading an answer of an unknown shape raises."""
-_ODD = "the server describes it in an unknown way ({})"
+_YEARS = range(1970, 2200)
+ODD_RUN = "the server describes it in an unknown way ({})"
+"""Why a run is lost; the braces take the name of an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +139,24 @@ class RunPage:
     ----------
     nodes : tuple of RunNode
         The runs that are whole.
+    names : tuple of str
+        The ids of all its runs, as far as they have one, also of those that cannot be read.
     missing : int
-        Runs of the page that are not.
+        Runs of the page that are not whole.
     end : str or None
         Where the next page begins; None after the last.
     """
 
     nodes: tuple[RunNode, ...]
+    names: tuple[str, ...] = ()
     missing: int = 0
     end: str | None = None
+
+    @property
+    def unreadable(self) -> tuple[str, ...]:
+        """Return the ids of the runs that are not among the nodes."""
+        whole = {node.name for node in self.nodes}
+        return tuple(name for name in self.names if name not in whole)
 
 
 class UnreadableRun(ValueError):  # noqa: N818 - as RequestFailed
@@ -221,7 +233,7 @@ def _history(suffix: str = "") -> str:
     )
 
 
-def read_page(connection: Mapping[str, Any] | None, strict: tuple[str, ...] = ()) -> RunPage:
+def read_page(connection: Mapping[str, Any], strict: tuple[str, ...] = ()) -> RunPage:
     """Return the page of runs in an answer.
 
     Parameters
@@ -230,21 +242,20 @@ def read_page(connection: Mapping[str, Any] | None, strict: tuple[str, ...] = ()
         Fields that a run must have, where the answer came with errors and null means "could not be
         read".
     """
-    if not isinstance(connection, dict):
-        return RunPage((), missing=1)
-    edges = connection.get("edges") or []
-    nodes = tuple(_readable([(edge or {}).get("node") for edge in edges], strict))
-    info = connection.get("pageInfo") or {}
-    return RunPage(nodes, len(edges) - len(nodes), info.get("endCursor") if info.get("hasNextPage") else None)
-
-
-def _readable(nodes: Iterable[Any], strict: tuple[str, ...]) -> Iterator[RunNode]:
-    for node in nodes:
-        try:
+    raw = [(edge or {}).get("node") for edge in connection["edges"]]
+    nodes = []
+    for node in raw:
+        # What is not whole is asked again by name, and told if it stays so.
+        with suppress(UnreadableRun):
             if is_whole(node, strict):
-                yield read_run(node)
-        except UnreadableRun:
-            continue  # asked again by name, and named if it stays so
+                nodes.append(read_run(node))
+    info = connection["pageInfo"]
+    return RunPage(
+        tuple(nodes),
+        tuple(node["name"] for node in raw if is_whole(node, ())),
+        len(raw) - len(nodes),
+        info["endCursor"] if info["hasNextPage"] else None,
+    )
 
 
 def is_whole(node: Any, strict: tuple[str, ...]) -> TypeGuard[Mapping[str, Any]]:
@@ -272,13 +283,13 @@ def read_run(node: Mapping[str, Any]) -> RunNode:
             tags=tuple(str(tag) for tag in node.get("tags") or ()),
             group=_text(node.get("group")),
             job_type=_text(node.get("jobType")),
-            user=_text((node.get("user") or {}).get("username")),
+            user=_text(user.get("username") if isinstance(user := node.get("user"), dict) else None),
             config=_config(node.get("config")),
             line_count=None if (lines := node.get("historyLineCount")) is None else int(lines),
             seen=_history_of(node),
         )
     except SHAPE_ERRORS as error:
-        raise UnreadableRun(_ODD.format(type(error).__name__)) from error
+        raise UnreadableRun(ODD_RUN.format(type(error).__name__)) from error
 
 
 def read_history(node: Mapping[str, Any]) -> HistoryPart:
@@ -292,7 +303,7 @@ def read_history(node: Mapping[str, Any]) -> HistoryPart:
     try:
         return _history_of(node)
     except SHAPE_ERRORS as error:
-        raise UnreadableRun(_ODD.format(type(error).__name__)) from error
+        raise UnreadableRun(ODD_RUN.format(type(error).__name__)) from error
 
 
 def _history_of(node: Mapping[str, Any]) -> HistoryPart:
@@ -342,6 +353,11 @@ def numbers(row: Mapping[str, Json]) -> dict[str, float]:
 def moment(text: str | None) -> datetime | None:
     """Return a time that the server wrote; UTC where it names no zone.
 
+    Raises
+    ------
+    ValueError, OverflowError
+        It is not a time of these centuries, which not every reader of the store could hold.
+
     Examples
     --------
     >>> moment("2026-11-30T02:24:57Z") == moment("2026-11-30T02:24:57")
@@ -350,7 +366,10 @@ def moment(text: str | None) -> datetime | None:
     if not text:
         return None
     parsed = datetime.fromisoformat(text)
-    return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
+    parsed = parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
+    if parsed.year not in _YEARS:
+        raise ValueError(f"the year {parsed.year}")
+    return parsed
 
 
 def to_json(value: Mapping[str, Json]) -> str:

@@ -127,7 +127,7 @@ def _abilities(client: GraphQLClient, address: RemoteAddress, finder: Step0Finde
         answer = project.ask(page_document(Fields.NAME, ("labeled",)), variables | labeled, _ONCE)
         findings.append(Finding(where, "ok", f"readable, {count(answer.get('total') or 0, 'run')}"))
         findings.append(_nested(project, where, variables | history.variables()))
-        first = [node.name for node in read_page(answer.get("runs")).nodes]
+        first = [node.name for node in read_page(answer["runs"]).nodes]
         names = [address.run_id] if address.run_id else first
         batch = project.read_runs([RunQuery(name, history) for name in names], whole=True, retry=_ONCE)
     except RequestFailed as failure:

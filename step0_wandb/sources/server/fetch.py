@@ -9,11 +9,14 @@ from step0_wandb.records import OWN_JOB_TYPE
 from step0_wandb.sources.server.history import Step0Search, first_query
 from step0_wandb.text.redact import scrub
 from step0_wandb.wandb_api.batches import OWN, LostRun, RunQuery, usable
-from step0_wandb.wandb_api.client import ONE_RUN, PAGE, PROBE, RetryPolicy
+from step0_wandb.wandb_api.client import ONE_RUN, PAGE, PROBE, RetryPolicy, is_connection
 from step0_wandb.wandb_api.faults import BAD_REQUEST, RequestFailed
+from step0_wandb.wandb_api.paging import Listing
 from step0_wandb.wandb_api.queries import (
     LIGHT_PAGE,
+    ODD_RUN,
     ORDER,
+    SHAPE_ERRORS,
     Fields,
     UnreadableRun,
     page_document,
@@ -85,8 +88,12 @@ class FetchedPage:
 
     Attributes
     ----------
+    names : tuple of str
+        The ids of the page's runs, our own too.
     light : tuple of RunNode
         The watched and labeled runs, without config and history.
+    unreadable : tuple of str
+        The ids of those that are not as W&B describes runs.
     more_light : bool
         Whether there are more of them.
     count : int or None
@@ -96,7 +103,9 @@ class FetchedPage:
     """
 
     runs: FetchedRuns
+    names: tuple[str, ...] = ()
     light: tuple[RunNode, ...] = ()
+    unreadable: tuple[str, ...] = ()
     more_light: bool = False
     count: int | None = None
     end: str | None = None
@@ -156,7 +165,7 @@ class Fetcher:
         except RequestFailed as failure:
             self._ask_for_less(failure)
             project, strict = usable(failure), _STRICT
-        if project.get("runs") is None:
+        if not is_connection(project.get("runs")):  # lost to an error, or part of it
             return self._by_names(query, size)
         page = read_page(project["runs"], strict)
         runs = self._searched(page.nodes, history)
@@ -166,10 +175,10 @@ class Fetcher:
             runs += self.by_name([node.name for node in listed.nodes if node.name not in whole])
         return _fetched_page(project, page, runs)
 
-    def names(self, filters: Mapping[str, Json]) -> Iterator[list[str]]:
-        """Yield the ids of the runs that a filter takes, our own left out, page by page."""
+    def names(self, filters: Mapping[str, Json]) -> Iterator[str]:
+        """Yield the ids of the runs that a filter takes, our own left out."""
         for page in self._light_pages(filters, Fields.NAME):
-            yield [node.name for node in page.nodes if node.job_type != OWN_JOB_TYPE]
+            yield from (node.name for node in page.nodes if node.job_type != OWN_JOB_TYPE)
 
     def light(self, filters: Mapping[str, Json]) -> Iterator[RunNode]:
         """Yield the runs that a filter takes, without config and history."""
@@ -209,7 +218,7 @@ class Fetcher:
 
     def _names_page(self, query: PageQuery, size: int) -> tuple[Mapping[str, Any], RunPage]:
         project = self._project.fetch(*self._request(query, Fields.NAME, size), PROBE)
-        return project, read_page(project.get("runs"))
+        return project, read_page(project["runs"])
 
     def _by_names(self, query: PageQuery, size: int) -> FetchedPage:
         """Return a page whose runs are read by name, because the nested query does not work for it."""
@@ -219,20 +228,26 @@ class Fetcher:
 
     def _light_pages(self, filters: Mapping[str, Json], fields: Fields) -> Iterator[RunPage]:
         query: PageQuery | None = PageQuery(filters)
+        listing = Listing("The runs of a project")
         while query is not None:
             project = self._project.fetch(*self._request(query, fields, LIGHT_PAGE), RetryPolicy())
-            page = read_page(project.get("runs"))
+            page = read_page(project["runs"])
             yield page
-            query = PageQuery(filters, page.end) if page.end else None
+            end = listing.next(page.names, page.end)
+            query = PageQuery(filters, end) if end else None
 
     def _searched(self, nodes: Sequence[RunNode], history: HistoryQuery) -> FetchedRuns:
         """Return the runs with the rows of their step 0, which may take further requests."""
-        searches = {
-            node.name: Step0Search(node, history, config=scrub(node.config), finder=self._finder)
-            for node in nodes
-            if node.job_type != OWN_JOB_TYPE
-        }
+        searches: dict[str, Step0Search] = {}
         lost: dict[str, LostRun] = {}
+        for node in nodes:
+            if node.job_type == OWN_JOB_TYPE:
+                continue
+            try:
+                config = scrub(node.config)
+                searches[node.name] = Step0Search(node, history, config=config, finder=self._finder)
+            except SHAPE_ERRORS as error:
+                lost[node.name] = LostRun(node.name, ODD_RUN.format(type(error).__name__))
         while unfinished := [
             RunQuery(name, search.next)
             for name, search in searches.items()
@@ -246,6 +261,8 @@ class Fetcher:
                     searches[name].add(read_history(raw))
                 except UnreadableRun as error:
                     lost[name] = LostRun(name, str(error))
+                except SHAPE_ERRORS as error:
+                    lost[name] = LostRun(name, ODD_RUN.format(type(error).__name__))
         found = tuple(search for name, search in searches.items() if name not in lost)
         names = {name for search in found for row in search.rows for name in row.values}
         self.metrics |= self._finder.metrics & names
@@ -254,9 +271,11 @@ class Fetcher:
 
 def _fetched_page(project: Mapping[str, Any], page: RunPage, runs: FetchedRuns) -> FetchedPage:
     total, own = project.get("total"), project.get("own")
-    light = [read_page(project[name]) for name in LIGHT if project.get(name)]
+    light = [read_page(project[name]) for name in LIGHT if is_connection(project.get(name))]
     return FetchedPage(
         runs=runs,
+        names=page.names,
+        unreadable=tuple(name for part in light for name in part.unreadable),
         light=tuple(node for part in light for node in part.nodes),
         more_light=any(part.end for part in light),
         count=total - own if isinstance(total, int) and isinstance(own, int) else None,

@@ -18,6 +18,7 @@ from step0_wandb.sources.server.fetch import PAGE_SIZE, FetchedRuns, Fetcher, Pa
 from step0_wandb.sources.server.progress import MOST_NAMES, Progress
 from step0_wandb.wandb_api.batches import ProjectClient
 from step0_wandb.wandb_api.client import ONE_RUN, RetryPolicy
+from step0_wandb.wandb_api.paging import Listing
 from step0_wandb.wandb_api.queries import chunks, names_filter
 
 if TYPE_CHECKING:
@@ -192,13 +193,17 @@ class _Sync:
         if watched:
             light["watched"] = names_filter(watched[:MOST_NAMES])
         query: PageQuery | None = PageQuery(filters, light=light)
+        listing, unreadable = Listing(f"The runs of {self._source.address}"), list[str]()
         while query is not None:
             page = self._fetcher.page(query)
             self._shifted |= self._on_server not in (None, page.count)
             self._on_server = page.count
             labeled = self._fetcher.light(progress.labeled_filter()) if page.more_light else ()
             yield self._page(page.runs, (*page.light, *labeled), total=page.count)
-            query = PageQuery(filters, page.end) if page.end else None
+            end = listing.next(page.names, page.end)
+            unreadable += page.unreadable
+            query = PageQuery(filters, end) if end else None
+        yield from self._named(sorted(set(unreadable) - self._seen - progress.lost.keys()))
         for names in chunks(watched[MOST_NAMES:], MOST_NAMES):
             yield self._page(FetchedRuns(), self._fetcher.light(names_filter(names)))
         yield from self._named(pending[MOST_NAMES:])
@@ -220,7 +225,7 @@ class _Sync:
 
     def _reconcile(self) -> Iterator[SourcePage]:
         """Yield runs that appeared late, and mark those that are gone, by listing all names."""
-        listed = {name for names in self._fetcher.names({}) for name in names}
+        listed = set(self._fetcher.names({}))
         known = {*self._memory.names, *self._seen}
         yield from self._named(sorted(listed - known - set(self._progress.lost)))
         gone = self._surely_gone(sorted((known | set(self._progress.lost)) - listed))
@@ -234,10 +239,7 @@ class _Sync:
     def _surely_gone(self, names: Sequence[str]) -> list[str]:
         """Return those of the names that the server denies; a listing that shifts may skip some."""
         there = {
-            name
-            for part in chunks(names, MOST_NAMES)
-            for found in self._fetcher.names(names_filter(part))
-            for name in found
+            name for part in chunks(names, MOST_NAMES) for name in self._fetcher.names(names_filter(part))
         }
         return [name for name in names if name not in there]
 
