@@ -18,7 +18,7 @@ from step0_wandb.step0.rollouts import RolloutFinder, judge_later
 from step0_wandb.store import NOWHERE, Store, columns_of, store_exists
 from step0_wandb.text.formatting import count
 from step0_wandb.text.paths import is_there, user_path
-from step0_wandb.wandb_api.address import RemoteAddress, parse_address
+from step0_wandb.wandb_api.address import RemoteAddress, parse_address, safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,7 +71,7 @@ def read_one(text: str, job: Job, *, every_rollout: bool = False) -> OneRun:
     SourceError, CredentialsError
         The source cannot be read.
     """
-    profiles = profiles_of(job.loaded)
+    text, profiles = safe_text(text), profiles_of(job.loaded)
     finder = RolloutFinder(profiles) if every_rollout else Step0Finder(profiles)
     one = _console_log(text, finder) or _run_of(text, finder, job)
     if not isinstance(finder, RolloutFinder):

@@ -13,7 +13,7 @@ from step0_wandb.sources.server.diagnose import Finding, diagnose, failure_of
 from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.store import Message, Store, store_exists
 from step0_wandb.text.formatting import count, when
-from step0_wandb.wandb_api.address import RemoteAddress, parse_address
+from step0_wandb.wandb_api.address import RemoteAddress, parse_address, safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -99,7 +99,7 @@ class Checkup:
 
     @property
     def _texts(self) -> tuple[str, ...]:
-        return self.sources or self.loaded.sources
+        return tuple(map(safe_text, self.sources or self.loaded.sources))
 
     def _source(self, text: str) -> RemoteAddress | Finding:
         """Return the project that a source names; of a path, and of what cannot be read, what is found."""

@@ -15,7 +15,7 @@ from step0_wandb.step0.rollouts import RolloutFinder, judge_later
 from step0_wandb.store import NOWHERE, Store, store_exists
 from step0_wandb.text.formatting import span_text
 from step0_wandb.text.paths import is_there
-from step0_wandb.wandb_api.address import LocalAddress, RemoteAddress, parse_address
+from step0_wandb.wandb_api.address import LocalAddress, RemoteAddress, parse_address, safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 
+_JUDGE_S = 60.0
+"""Seconds that reading the ranges may take, also where step 0 came at the end of the time."""
 SETTLE_LOOKS = 2
 """Further looks at a step 0 that lacks a metric: its second row may be on its way."""
 _MORE_TIME = "Long evaluations come first in some jobs: give more time with --timeout."
@@ -110,7 +112,8 @@ class Gate:
         """
         found = self._found(text, newest)
         record = found.record
-        basis = basis_of(record, self._job)
+        left_s = max(_JUDGE_S, self._deadline - self._patience.now())
+        basis = basis_of(record, replace(self._job, at_most_s=left_s))
         if basis.said:
             self._patience.told(basis.said)
         judged = judge_one(record, self._job.loaded, basis)
@@ -150,6 +153,7 @@ class Gate:
         return self._found(text, newest).record
 
     def _found(self, text: str, newest: Newest | None) -> _Found:
+        text = safe_text(text)
         address = self._address(text)
         if isinstance(address, LocalAddress):
             address = self._moved_on(address)
@@ -354,7 +358,7 @@ class Gate:
         """Return what reading needs; a server that is in trouble may not take more than the time left."""
         context = self._job.context()
         left_s = max(1.0, self._deadline - self._patience.now())
-        return replace(context, give_up_s=min(context.give_up_s, left_s))
+        return replace(context, give_up_s=min(context.give_up_s, left_s), at_most_s=left_s)
 
     def _control(self, project: RemoteAddress) -> RunControl:
         from step0_wandb.wandb_api.control import RunControl

@@ -17,6 +17,7 @@ from step0_wandb.records import Problem
 from step0_wandb.sources.base import SourcePage
 from step0_wandb.sources.registry import open_source
 from step0_wandb.step0.policies import split_policies
+from step0_wandb.wandb_api.address import safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -78,7 +79,7 @@ class _Pull:
 
     def __init__(self, store: Store, text: str, finder: Step0Finder, context: Context) -> None:
         self._store = store
-        self._text = text
+        self._text = safe_text(text)
         self._finder = finder
         self._context = context
         self._begin = self._seconds = 0.0

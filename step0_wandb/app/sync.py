@@ -28,6 +28,7 @@ from step0_wandb.text.formatting import count
 from step0_wandb.text.summary import Line, Summary
 from step0_wandb.verdicts.goodness import goodness_rows
 from step0_wandb.verdicts.weight_checks import keys_of
+from step0_wandb.wandb_api.address import safe_text
 from step0_wandb.wandb_api.context import Context
 
 if TYPE_CHECKING:
@@ -123,6 +124,8 @@ class Job:
         Where the page goes; None as the settings say.
     dry_run : bool
         Work on a copy of the store and publish nothing.
+    at_most_s : float
+        Seconds after which reading a source ends, whatever its server answers.
     progress : callable
         Called with the source, the runs read so far, and the runs of the source where that is known.
     """
@@ -133,13 +136,16 @@ class Job:
     dry_run: bool = False
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     progress: Callable[[str, int, int | None], None] = lambda _source, _runs, _total: None
+    at_most_s: float = 3600.0
 
     def context(self) -> Context:
         """Return what reading sources needs from outside."""
         from step0_wandb.wandb_api.credentials import Places
 
         give_up_s = self.loaded.settings.server.give_up.total_seconds()
-        return Context(Places.of(environment()), self.clock, give_up_s, progress=self.progress)
+        return Context(
+            Places.of(environment()), self.clock, give_up_s, at_most_s=self.at_most_s, progress=self.progress
+        )
 
 
 def sync(
@@ -189,7 +195,7 @@ def read_into(store: Store, source: str, job: Job) -> PullResult:
 
 def run_sync(job: Job) -> SyncResult:
     """Run the main job as `job` says."""
-    texts = tuple(dict.fromkeys(job.sources or job.loaded.sources))
+    texts = tuple(dict.fromkeys(map(safe_text, job.sources or job.loaded.sources)))
     if not texts:
         raise UsageError(
             "No source was given",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -88,7 +89,9 @@ def parse_address(
     parts = [part.strip() for part in name.strip("/").split("/")]
     address = _from_parts(parts) if all(parts) else None
     if address is None:
-        raise UsageError(f"{text!r} is neither a W&B project or run nor a path that exists", _FORMS)
+        raise UsageError(
+            f"{safe_text(text)!r} is neither a W&B project or run nor a path that exists", _FORMS
+        )
     return address
 
 
@@ -106,15 +109,30 @@ def _looks_like_path(text: str) -> bool:
     return text.startswith(("/", ".", "~")) or "\\" in text or text.endswith(_FILE_NAMES)
 
 
+def safe_text(text: str) -> str:
+    """Return a source's text as it may be shown: a URL without what may be a password.
+
+    Examples
+    --------
+    >>> safe_text("https://ada:secret@wandb.example.com/team/project?token=secret")
+    'https://wandb.example.com/team/project'
+    """
+    if "://" not in text:
+        return text
+    scheme, _, rest = text.partition("://")
+    place, slash, path = re.split("[?#]", rest, maxsplit=1)[0].partition("/")
+    return f"{scheme}://{place.rpartition('@')[2]}{slash}{path.rpartition('@')[2]}"
+
+
 def _from_url(url: str, server_in_use: Callable[[], Server] | None) -> RemoteAddress:
     try:
         path = urlsplit(url).path
-    except ValueError as error:
-        raise UsageError(f"{url} is not a valid URL: {error}", _FORMS) from error
+    except ValueError:  # its text may hold the password
+        raise UsageError(f"{safe_text(url)} is not a valid URL", _FORMS) from None
     server = server_in_use() if server_in_use else None
     if server is not None and not server.owns(url):
         raise UsageError(
-            f"{url} is not on the W&B server in use, {server.app_url} (from {server.origin})",
+            f"{safe_text(url)} is not on the W&B server in use, {server.app_url} (from {server.origin})",
             "Set WANDB_BASE_URL to that server, and log in there.",
         )
     if server is not None:
@@ -124,7 +142,7 @@ def _from_url(url: str, server_in_use: Callable[[], Server] | None) -> RemoteAdd
     at = parts.index("runs", _PROJECT_PARTS) if "runs" in parts[_PROJECT_PARTS:] else _PROJECT_PARTS
     address = _from_parts(parts[at - _PROJECT_PARTS :])
     if address is None:
-        raise UsageError(f"{url} names no W&B project or run", _FORMS)
+        raise UsageError(f"{safe_text(url)} does not name a W&B project or run", _FORMS)
     return address
 
 

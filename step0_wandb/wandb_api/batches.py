@@ -157,17 +157,17 @@ class ProjectClient:
                     continue
                 if failure.fault is BAD_REQUEST:
                     self.batch_size = 1
-            # Halves go to the end: between two failures the good ones show that the server is up.
-            parts.extend(chunks(left, self.batch_size if self.batch_size == 1 else -(-len(part) // 2)))
+            halves = [*chunks(left, self.batch_size if self.batch_size == 1 else -(-len(part) // 2))]
+            # In depth until something is given, then in breadth: good answers between two failures
+            # show that the server is up.
+            parts = deque([*parts, *halves] if self._read else [*halves, *parts])
         return result
 
     def _retries(self, part: Sequence[RunQuery], retry: RetryPolicy) -> RetryPolicy:
         if not self._read:  # the server has given nothing yet: it may be the server that fails
             return PAGE if len(part) > 1 else retry
-        if self.failing_s > FAILING_S or (self._poisoned and len(part) > 1):
+        if self.failing_s > FAILING_S or len(part) > 1:  # halves are as good as another attempt
             return _ONCE
-        if len(part) > 1:
-            return PAGE
         return _SURELY_POISONED if self._poisoned and retry is ONE_RUN else retry
 
     def _is_over(self, failure: RequestFailed) -> bool:

@@ -1,4 +1,4 @@
-"""What a gate asks of a server besides reading: which runs are new, how one fares, and to stop it."""
+"""What a gate asks of a server apart from reading: which runs are new, a run's state, and to stop it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class RunControl:
         Raises
         ------
         SourceError, CredentialsError
-            As `created_since`; that this key may not stop the run is no error.
+            As `created_since`; False where this key may not stop the run.
         """
         try:
             answer = self._client.ask(_STOP, {"id": str(self._run(run_id).get("id", ""))}, RetryPolicy())

@@ -82,7 +82,10 @@ class Server:
 
     def owns(self, url: str) -> bool:
         """Return whether a web page's URL belongs to this server."""
-        host = urlsplit(url).netloc.lower()
+        try:
+            host = urlsplit(url).netloc.lower()
+        except ValueError:
+            return False
         mine = {urlsplit(self.base_url).netloc.lower(), urlsplit(self.app_url).netloc.lower()}
         if upstream := _sdk().upstream_of(self.base_url):
             mine.add(upstream.removeprefix("api."))  # links from before the cloud moved
@@ -120,19 +123,29 @@ def find_server(places: Places, base_url: str | None = None) -> Server:
     Raises
     ------
     UsageError
-        The base URL is no http or https URL.
+        The base URL, or that of the web pages, is not a plain http or https URL.
     """
     url, origin = _base_url(places, base_url)
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username:
+    _check_url(url, origin)
+    url = url.rstrip("/")
+    app_url = places.environ.get("WANDB_APP_URL")
+    if app_url:
+        _check_url(app_url, "WANDB_APP_URL")
+    return Server(url, (app_url or _sdk().app_url(url)).rstrip("/"), origin)
+
+
+def _check_url(url: str, origin: str) -> None:
+    try:
+        parts = urlsplit(url)
+        is_plain = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:  # a bracket that is not closed, or a port that is not a number up to 65535
+        is_plain = False
+    if not is_plain or "@" in url or re.search(r"\s", url):
         shown = "" if "@" in url else f" {url!r}"  # a password may stand before the @
         raise UsageError(
-            f"The W&B server address{shown} from {origin} is no plain http or https URL",
+            f"The W&B server address{shown} from {origin} is not a plain http or https URL",
             "It looks like https://wandb.example.com.",
         )
-    url = url.rstrip("/")
-    app_url = places.environ.get("WANDB_APP_URL") or _sdk().app_url(url)
-    return Server(url, app_url.rstrip("/"), origin)
 
 
 def find_account(places: Places, *, base_url: str | None = None, api_key: str | None = None) -> Account:
@@ -183,7 +196,7 @@ def _key(places: Places, server: Server, given: str | None) -> tuple[str, str] |
 
 
 def _fault_of_key(key: str) -> str:
-    """Return what makes this no key; empty where nothing does."""
+    """Return why this cannot be a key; empty where it can."""
     secret = key.partition("-")[2] or key
     if _JWT.fullmatch(key):
         return ""
@@ -213,7 +226,7 @@ def _fault_of_netrc(path: Path) -> str:
     except netrc.NetrcParseError as error:
         return f"it is not understood near line {error.lineno}"
     except UnicodeDecodeError:
-        return "it is no UTF-8 text"
+        return "it is not UTF-8 text"
     except OSError as error:
         return str(error.strerror)
     return ""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
 from step0_wandb.errors import SourceError
+from step0_wandb.text.formatting import clean
 from step0_wandb.wandb_api.client import RetryPolicy
 from step0_wandb.wandb_api.faults import REDIRECT, RequestFailed, fault_of_status
 from step0_wandb.wandb_api.http import USER_AGENT, HttpTransport
@@ -24,7 +25,18 @@ if TYPE_CHECKING:
 _TRIES = 3
 _MOVED = range(300, 400)
 _SIGNATURES = frozenset({"x-amz-signature", "x-goog-signature", "signature", "sig"})
-"""Query parameters by which S3, Google, CloudFront and Azure recognise a signed address."""
+"""Query parameters by which S3, Google, CloudFront and Azure recognize a signed address."""
+_STORES = (
+    "storage.googleapis.com",
+    ".storage.googleapis.com",
+    ".amazonaws.com",
+    ".cloudfront.net",
+    ".blob.core.windows.net",
+    ".r2.cloudflarestorage.com",
+    ".cwobject.com",
+    ".cwlota.com",
+)
+"""Hosts of the object stores that W&B's clouds and self-hosted servers keep files in."""
 _FEW = RetryPolicy(attempts=2)
 _FILE = """
 query Step0RunFile($entity: String!, $project: String!, $run: String!, $names: [String]) {
@@ -96,7 +108,16 @@ class Download:
         signed = _SIGNATURES & {name.lower() for name, _ in parse_qsl(there.query)}
         if there.scheme not in {"https", base.scheme} or there.username or not signed:
             raise SourceError("the server points to an unsigned address on another host, which is not asked")
+        if not _is_storage(there.hostname or "", base.hostname or ""):
+            raise SourceError(f"the server points to {clean(there.netloc)}, which is not a known file store")
         return headers
+
+
+def _is_storage(host: str, server: str) -> bool:
+    """Return whether files of a server may lie on a host: an object store's, or one of its own domain."""
+    domain = server.split(".")[-2:]
+    is_name = len(domain) > 1 and not domain[-1].isdecimal()  # an IP address has no domain
+    return host == server or host.endswith(_STORES) or (is_name and host.split(".")[-2:] == domain)
 
 
 def run_file(client: GraphQLClient, download: Download, address: RemoteAddress, name: str) -> bytes | None:

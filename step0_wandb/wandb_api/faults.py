@@ -1,7 +1,7 @@
 """What can go wrong between us and a W&B server, and what is done about it.
 
 `FAULTS` is the table: event → error → retried or not → what is kept. The transport raises
-`RequestFailed` with the row that applies; whoever asked decides by the row alone.
+`RequestFailed` with the row that applies; the caller decides by the row alone.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ FORBIDDEN = Fault(
 )
 NOT_FOUND = Fault("has no GraphQL here (HTTP 404)", hint="Check WANDB_BASE_URL.")
 NO_PROJECT = Fault(
-    "has no such project, or does not show it to this key",
+    "has no such project, or this key has no access to it",
     hint="Check the spelling, or use a key that may read it. If a path was meant: it does not exist.",
 )
 REDIRECT = Fault("redirects elsewhere, where the key is not sent", hint="Check WANDB_BASE_URL.")
@@ -84,7 +84,7 @@ NO_CONNECTION = Fault(
 TOO_SLOW = Fault("did not answer in time", retried=True, smaller=True, kept=_ALL)
 TOO_LARGE = Fault("sends more than one answer may hold", smaller=True, kept=_ALL)
 NO_WANDB_ANSWER = Fault(
-    "answers with something that is no answer of W&B",
+    "answers with something that is not an answer of W&B",
     retried=True,
     smaller=True,
     kept=_ALL,

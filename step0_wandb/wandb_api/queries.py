@@ -326,10 +326,10 @@ def _text(value: Any) -> str | None:
 
 def _config(text: str | None) -> Mapping[str, Json]:
     """Return a config without W&B's wrapping, ``{"lr": {"desc": null, "value": 0.1}}``."""
-    wrapped = json.loads(text or "{}") or {}
+    wrapped = json.loads(text or "{}")
     return {
         key: item["value"] if isinstance(item, dict) and "value" in item else item
-        for key, item in wrapped.items()
+        for key, item in ({} if wrapped is None else wrapped).items()
         if key != "wandb_version"
     }
 

@@ -8,7 +8,7 @@ from step0_wandb.errors import CredentialsError, SourceError, UsageError
 from step0_wandb.wandb_api import faults
 from step0_wandb.wandb_api.http import HttpLimits
 from tests.support.server_source import CONFIG, HASTY, PATIENT, Lab, miles_rows
-from tests.support.wandb_server import KINDS, RETRIABLE, Abilities, Faults, WandbServer
+from tests.support.wandb_server import ENDLESS, KINDS, RETRIABLE, Abilities, Faults, WandbServer
 
 FINAL = {
     "401": (CredentialsError, faults.UNAUTHORIZED),
@@ -36,6 +36,8 @@ RETRIED = {
     "truncated": faults.NO_CONNECTION,
     "hang": faults.TOO_SLOW,
     "slow": faults.TOO_SLOW,
+    "slow-close": faults.TOO_SLOW,
+    "null-runs": faults.NO_WANDB_ANSWER,
     "html": faults.NO_WANDB_ANSWER,
     "empty": faults.NO_WANDB_ANSWER,
     "malformed": faults.NO_WANDB_ANSWER,
@@ -47,7 +49,7 @@ RETRIED = {
 HARMLESS = {"wrong-type"}
 """The right answer under a wrong name is taken."""
 
-SLOW = {"hang", "slow"}
+SLOW = {"hang", "slow", "slow-close"}
 WHOLE_PROJECT = 24
 
 
@@ -84,7 +86,7 @@ def anew(lab, kind=""):
 
 
 def test_the_table_covers_every_fault_that_the_double_can_play():
-    assert {*FINAL, *SMALLER, *RETRIED, *HARMLESS} == KINDS
+    assert {*FINAL, *SMALLER, *RETRIED, *HARMLESS, *ENDLESS} == KINDS
     assert not any(row.retried for _error, row in FINAL.values())
     assert all(row.retried for row in RETRIED.values())
 
@@ -269,7 +271,7 @@ def test_a_server_that_does_not_understand_any_query_is_told_so(lab):
 
 def test_a_project_that_the_key_may_not_see_is_like_a_missing_one(lab):
     lab.server.project("lab", "rl").hidden = True
-    with pytest.raises(SourceError, match="has no such project, or does not show it to this key: lab/rl"):
+    with pytest.raises(SourceError, match="has no such project, or this key has no access to it: lab/rl"):
         lab.sync()
 
 

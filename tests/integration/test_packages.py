@@ -13,7 +13,7 @@ from step0_wandb.settings.load import load_settings
 from step0_wandb.wandb_api.credentials import Account, Server
 from step0_wandb.wandb_api.download import Download
 from step0_wandb.wandb_api.faults import RequestFailed
-from step0_wandb.wandb_api.http import HttpLimits
+from step0_wandb.wandb_api.http import HttpLimits, HttpTransport, Reply
 from tests.support.command import run
 from tests.support.miles import CONFIG, GAP, miles_run
 from tests.support.runs import exit_record, history_record, run_record, wandb_file, write_file
@@ -196,7 +196,7 @@ def test_a_run_without_a_list_on_the_server_says_so(tmp_path, server):
 
 
 @pytest.mark.parametrize(
-    ("fault", "says"), [("403", "does not let this key in"), ("html", "no answer of W&B")]
+    ("fault", "says"), [("403", "does not let this key in"), ("html", "not an answer of W&B")]
 )
 def test_a_server_that_does_not_give_it_is_no_error_of_explain(tmp_path, server, fault, says):
     task = job(tmp_path, "lab/rl")
@@ -268,6 +268,36 @@ def test_a_signed_address_elsewhere_is_read_without_the_key_and_an_unsigned_one_
             with pytest.raises(SourceError, match="another host"):
                 download(own).read(refused)
         assert not other.requests
+
+
+@pytest.mark.parametrize(
+    ("url", "is_read"),
+    [
+        ("https://bucket.s3.eu-central-1.amazonaws.com/f?X-Amz-Signature=a", True),
+        ("https://storage.googleapis.com/bucket/f?X-Goog-Signature=a", True),
+        ("https://minio.example.com/f?X-Amz-Signature=a", True),
+        ("https://169.254.169.254/latest/meta-data?sig=a", False),
+        ("https://evil.example.org/f?X-Amz-Signature=a", False),
+        ("https://amazonaws.com.evil.org/f?X-Amz-Signature=a", False),
+        ("https://evilamazonaws.com/f?X-Amz-Signature=a", False),
+        ("https://localhost/f?sig=a", False),
+    ],
+)
+def test_files_are_read_from_the_servers_own_domain_and_from_object_stores_alone(url, is_read, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        HttpTransport, "get", lambda transport: asked.append(transport) or Reply(200, {}, b"x")
+    )
+    account = Account(
+        Server("https://api.wandb.example.com", "https://wandb.example.com", "a test"), "k", "a test"
+    )
+    files = Download(account, {}, HttpLimits())
+    if is_read:
+        assert files.read(url) == b"x"
+    else:
+        with pytest.raises(SourceError, match="not a known file store"):
+            files.read(url)
+    assert len(asked) == is_read
 
 
 def test_a_list_that_is_too_large_is_not_read_to_its_end():

@@ -16,7 +16,7 @@ from tests.support.wandb_server import WandbServer
 from tests.support.wandb_server.asking import ask
 
 WANTED = Wanted(None, "Step-0 health", "written by a program (mark/1)", "mark/1")
-ELSEWHERE = "https://storage.example.com/state?X-Amz-Signature=1"
+ELSEWHERE = "https://storage.googleapis.com/state?X-Amz-Signature=1"
 ARTIFACT = {"artifactMembership": {"files": {"edges": [{"node": {"directUrl": "/storage/1"}}]}}}
 
 

@@ -363,7 +363,7 @@ def test_a_report_setting_that_names_no_project_is_refused_before_anything_is_re
     (tmp_path / "step0.toml").write_text('sources = ["lab/rl"]\n[report]\nwandb = "health"\n')
     answer = command.run("sync", cwd=tmp_path, **environment(server, tmp_path))
     assert answer.code == 2
-    assert "error: report.wandb = 'health' names no W&B project" in answer.err
+    assert "error: report.wandb = 'health' does not name a W&B project" in answer.err
     assert server.requests == []
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from step0_wandb.errors import UsageError
-from step0_wandb.wandb_api.address import LocalAddress, RemoteAddress, parse_address
+from step0_wandb.wandb_api.address import LocalAddress, RemoteAddress, parse_address, safe_text
 from step0_wandb.wandb_api.credentials import Server
 
 CLOUD = Server("https://api.example.com", "https://app.example.com", "WANDB_BASE_URL")
@@ -123,3 +123,31 @@ def test_what_no_path_and_no_url_can_be_is_a_usage_error(text):
 def test_a_url_on_another_server_is_refused_for_the_key_belongs_to_this_one(url):
     with pytest.raises(UsageError, match="not on the W&B server in use"):
         parse_address(url, server=lambda: CLOUD)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://ada:geheim@app.example.com/team/project/runs/7f3a/and/on",
+        "https://ada:geheim@evil.example.org/team/project",
+        "https://evil.example.org/team/project?token=geheim",
+        "https://evil.example.org/team/project#geheim",
+        "https://ada:geheim@[::1/team/project",
+        "https://ada:geh/geheim@app.example.com/team",
+        "wandb:https://ada:geheim@app.example.com/team",
+        "ftp://ada:geheim@app.example.com",
+    ],
+)
+def test_a_password_in_a_url_is_never_repeated(url):
+    assert "geheim" not in safe_text(url)
+    with pytest.raises(UsageError) as caught:
+        parse_address(url, server=lambda: CLOUD, exists=nothing_exists)
+    assert "geheim" not in str(caught.value)
+
+
+def test_texts_that_are_no_urls_are_shown_as_they_are():
+    assert [safe_text(text) for text in ("team/project", "./wandb?", "a@b/c")] == [
+        "team/project",
+        "./wandb?",
+        "a@b/c",
+    ]

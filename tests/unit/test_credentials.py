@@ -100,13 +100,29 @@ def test_the_app_url_can_be_set(places):
     assert find_server(places(WANDB_APP_URL="https://x.example.com/"), URL).app_url == "https://x.example.com"
 
 
-@pytest.mark.parametrize("url", ["wandb", "ftp://w.example.com", "https://"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "wandb",
+        "ftp://w.example.com",
+        "https://",
+        "http://[::1",
+        "https://w.example.com:99999",
+        "https://w.example.com:port",
+        "https://w.example.com/a b",
+    ],
+)
 def test_what_is_no_plain_url_is_refused_with_where_it_came_from(places, url):
     with pytest.raises(UsageError) as caught:
         find_server(places(WANDB_BASE_URL=url))
     assert caught.value.message == (
-        f"The W&B server address {url!r} from WANDB_BASE_URL is no plain http or https URL"
+        f"The W&B server address {url!r} from WANDB_BASE_URL is not a plain http or https URL"
     )
+
+
+def test_an_address_of_the_web_pages_that_is_no_url_is_refused_too(places):
+    with pytest.raises(UsageError, match="from WANDB_APP_URL is not a plain http or https URL"):
+        find_server(places(WANDB_APP_URL="http://[::1"), URL)
 
 
 def test_an_address_with_a_password_is_refused_and_not_repeated(places):

@@ -217,12 +217,41 @@ def test_an_answer_that_uses_up_the_rate_holds_the_next_request():
 
 
 @pytest.mark.parametrize(
-    "text", ["Sat, 01 Jan 2000 00:00:00 -0000", "soon", "", "-3", "nan", "inf", "1e999", "Wed, 99 Foo"]
+    "text",
+    [
+        "Sat, 01 Jan 2000 00:00:00 -0000",
+        "Sat, 01 Jan 100000000000000000000 00:00:00 GMT",
+        "9" * 400,
+        "\u0663",
+        "soon",
+        "",
+        "-3",
+        "nan",
+        "inf",
+        "1e999",
+        "Wed, 99 Foo",
+    ],
 )
 def test_a_senseless_wait_is_no_wait_of_the_servers(text):
     bench = Bench(status(429, retry_after=text), GOOD)
     bench.ask()
     assert sum(bench.time.naps) <= 0.5
+
+
+@pytest.mark.parametrize("text", ["4102444800", "99999999999999999999", "86400"])
+def test_a_rate_limit_that_resets_years_ahead_holds_the_next_request_a_minute_at_most(text):
+    bench = Bench(Reply(200, {"ratelimit-remaining": "0", "ratelimit-reset": text}, GOOD.body), GOOD)
+    bench.ask()
+    bench.ask()
+    assert bench.time.naps == [60.0]
+
+
+def test_a_rate_limit_that_names_the_moment_holds_until_then():
+    reset = int(datetime.now(UTC).timestamp()) + 20
+    bench = Bench(Reply(200, {"ratelimit-remaining": "0", "ratelimit-reset": str(reset)}, GOOD.body), GOOD)
+    bench.ask()
+    bench.ask()
+    assert 0 < sum(bench.time.naps) <= 20
 
 
 def test_rate_limits_are_no_reason_to_ask_smaller():

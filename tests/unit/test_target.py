@@ -82,5 +82,5 @@ def test_the_report_command_takes_the_settings_projects_or_the_one_it_is_given(t
     assert (str(other), other.share.everything, other.travels) == ("team/health", True, False)
     with pytest.raises(UsageError, match="no source is a W&B project"):
         shown_in((), None, travels=True)
-    with pytest.raises(UsageError, match="--wandb = 'health' names no W&B project"):
+    with pytest.raises(UsageError, match="--wandb = 'health' does not name a W&B project"):
         shown_in(known, "health", travels=True)

@@ -16,7 +16,7 @@ from step0_wandb.publish.wandb.report import DESCRIPTION, MARK, TITLE, as_json, 
 from step0_wandb.publish.wandb.state import Share, export_state, fingerprint
 from step0_wandb.publish.wandb.tables import count_metrics, runs_table, setups_table
 from step0_wandb.records import Problem
-from step0_wandb.wandb_api.address import RemoteAddress, parse_address
+from step0_wandb.wandb_api.address import RemoteAddress, parse_address, safe_text
 from step0_wandb.wandb_api.credentials import find_account, find_server
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def project_of(text: str, origin: str) -> str:
     """
     project = _project(text)
     if project is None:
-        raise UsageError(f"{origin} = {text!r} names no W&B project", "Write entity/project.")
+        raise UsageError(f"{origin} = {safe_text(text)!r} does not name a W&B project", "Write entity/project.")
     return project
 
 

@@ -70,7 +70,7 @@ class Progress:
 
     @classmethod
     def load(cls, cursor: Mapping[str, Json] | None) -> Progress:
-        """Return what the store kept; a cursor of another version begins anew."""
+        """Return what the store kept; a cursor of another version starts again."""
         if cursor is None or cursor.get("version") != VERSION:
             return cls()
         saved = cast("Mapping[str, Any]", cursor)

@@ -20,6 +20,10 @@ malformed          *executed*, half the body, announced as the whole
 wrong-type         *executed*, the right body declared as ``text/html``
 null-project       *executed*, but every field of the query's root is null
 partial-node       *executed*, but one run of the page is null, with an entry in `errors`
+slow-close         *executed*, drips in without a length, on a connection that closes
+same-cursor        *executed*, but every list has a next page, behind the same cursor
+no-news            *executed*, but every list has a next page, which is the first again
+null-runs          *executed*, but every list of the project is null
 partial-history    *executed*, but one run's `sampledHistory` is null, with an entry in `errors`
 =================  ==========================================================================
 """
@@ -59,6 +63,10 @@ EXECUTED = frozenset(
         "lost",
         "lost-reset",
         "slow",
+        "slow-close",
+        "same-cursor",
+        "no-news",
+        "null-runs",
         "truncated",
         "malformed",
         "wrong-type",
@@ -68,7 +76,9 @@ EXECUTED = frozenset(
     }
 )
 KINDS = UNEXECUTED | EXECUTED
-FINAL = frozenset({"400", "401", "403", "404", "501", "redirect", "null-project"})
+ENDLESS = frozenset({"same-cursor", "no-news"})
+"""Valid answers, of which there is no last one."""
+FINAL = ENDLESS | {"400", "401", "403", "404", "501", "redirect", "null-project"}
 RETRIABLE = KINDS - FINAL
 """What a client should get over by asking again."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import email.utils
+import json
 import socket
 import struct
 import sys
@@ -12,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 from . import faults
+from .paging import encode_cursor
 from .records import Request
 from .routes import Call, Response, annotate, reply, serve, unpack
 
@@ -34,6 +36,7 @@ class Listener(ThreadingHTTPServer):
         self.backend = backend
         self.open: set[socket.socket] = set()
         self.in_flight = 0
+        self.served = 0  # lists without an end
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self.backend.lock:
@@ -172,6 +175,12 @@ class Handler(BaseHTTPRequestHandler):
             self.send(request, Response(response.status, body[: len(body) // 2]))
         elif kind == "wrong-type":
             self.send(request, Response(response.status, body, "text/html; charset=utf-8"))
+        elif kind == "slow-close":
+            self.send(request, response, pieces=self.server.backend.faults.pieces, closing=True)
+        elif kind in {*faults.ENDLESS, "null-runs"}:
+            answer = json.loads(body)
+            self.spoil_lists(answer.get("data"), kind)
+            self.send(request, reply(response.status, answer))
         elif kind == "null-project":
             self.send(request, reply(200, {"data": dict.fromkeys(request.fields)}))
         else:
@@ -196,14 +205,36 @@ class Handler(BaseHTTPRequestHandler):
             headers = {"RateLimit-Remaining": "0", "RateLimit-Reset": str(wait)}
         return Response(faults.REFUSALS[kind], b"<html>upstream error</html>", "text/html", headers)
 
-    def send(self, request: Request, response: Response, *, sent: int | None = None, pieces: int = 1) -> None:
+    def spoil_lists(self, value: Any, kind: str) -> None:
+        """Give every list of an answer another page, or take the lists away."""
+        for name, part in value.items() if isinstance(value, dict) else enumerate(value or ()):
+            if isinstance(part, dict) and "pageInfo" in part:
+                if kind == "null-runs":
+                    value[name] = None
+                    continue
+                self.server.served += kind == "no-news"
+                cursor = encode_cursor("0" * (1 + self.server.served))  # each of them is the beginning
+                part["pageInfo"] = {"hasNextPage": True, "endCursor": cursor}
+            elif isinstance(part, dict | list):
+                self.spoil_lists(part, kind)
+
+    def send(
+        self,
+        request: Request,
+        response: Response,
+        *,
+        sent: int | None = None,
+        pieces: int = 1,
+        closing: bool = False,
+    ) -> None:
         """Write head and body; `sent` bytes of it only, or in `pieces` with pauses."""
         request.status = response.status
         body = response.body[:sent]
-        head = [f"HTTP/1.1 {response.status} Double", f"Content-Length: {len(response.body)}"]
+        head = [f"HTTP/1.1 {response.status} Double"]
+        head += [] if closing else [f"Content-Length: {len(response.body)}"]
         head += [f"Content-Type: {response.content_type}"]
         head += [f"{name}: {value}" for name, value in response.headers.items()]
-        if sent is not None:
+        if sent is not None or closing:
             self.close_connection = True
             head.append("Connection: close")
         step = max(1, -(-len(body) // pieces))
