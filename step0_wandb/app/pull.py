@@ -22,7 +22,8 @@ from step0_wandb.wandb_api.address import safe_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from step0_wandb.sources.base import Source
+    from step0_wandb.records import RunFacts, RunRecord, Step0
+    from step0_wandb.sources.base import Reading, Source
     from step0_wandb.step0.finder import Step0Finder
     from step0_wandb.store import Store
     from step0_wandb.wandb_api.context import Context
@@ -115,11 +116,7 @@ class _Pull:
         if self._source is None:
             raise ValueError("a page of no source")
         name, now = self._source.name, self._context.clock()
-        items = [
-            (replace(reading, record=record), self._finder.facts(record))
-            for reading in page.readings
-            for record in split_policies(reading.record, self._finder)
-        ]
+        items = [item for reading in page.readings for item in self._items(reading)]
         with self._store.transaction():
             self._new += len(self._store.sources.save_readings(name, items, now=now))
             self._store.runs.update(page.updates)
@@ -132,6 +129,32 @@ class _Pull:
         self._problems += [problem for reading in page.readings for problem in reading.problems]
         self._problems += page.problems
         self._context.progress(self._text, self._read, page.total)
+
+    def _items(self, reading: Reading) -> Iterator[tuple[Reading, RunFacts]]:
+        """Yield what to store of a reading: a record for each start that is new or has changed, and policy."""
+        try:
+            # What is on disk tells starts apart by itself.
+            starts = [*reading.earlier, reading.record] if reading.marks else self._numbered(reading)
+            for start in starts:
+                for record in split_policies(start, self._finder):
+                    yield replace(reading, record=record, earlier=()), self._finder.facts(record)
+        except Exception as error:  # noqa: BLE001 - one odd run must not end the sync of all others
+            what = f"nothing could be made of it ({type(error).__name__})"
+            self._problems.append(Problem(reading.record.key, what))
+
+    def _numbered(self, reading: Reading) -> list[RunRecord]:
+        """Return the starts of a run with their numbers; earlier ones that are stored stay as they are."""
+        stored = [
+            (old, new)
+            for new in split_policies(reading.record, self._finder)
+            if (old := self._store.runs.record(new.key)) is not None
+        ]
+        starts = [*(() if stored else reading.earlier), reading.record]
+        number = len(reading.earlier) + 1
+        if stored:
+            restarted = reading.again and any(_has_other_step0(self._finder, *pair) for pair in stored)
+            number = max(number, max(old.start for old, _ in stored) + restarted)
+        return [replace(start, start=at) for at, start in enumerate(starts, start=number - len(starts) + 1)]
 
     def fail(self, error: Step0Error) -> None:
         """Note why the source could not be read (further)."""
@@ -148,6 +171,16 @@ class _Pull:
         error = self._failure.message if self._failure else None
         result = SourceResult(self._text, seen, self._new, requests, self._seconds, error)
         return PullResult(result, tuple(self._problems), self._failure)
+
+
+def _has_other_step0(finder: Step0Finder, old: RunRecord, new: RunRecord) -> bool:
+    """Return whether a run whose step 0 was found shows another one, or none (yet)."""
+    before, after = finder.find(old), finder.find(new)
+    return before.status == "found" and _values(before) != _values(after)
+
+
+def _values(step0: Step0) -> tuple[str, ...]:
+    return tuple(repr(value) for value in (step0.status, step0.ppo_kl, step0.clip_frac, step0.gap))
 
 
 def _read_concurrently(pulls: Sequence[_Pull]) -> None:

@@ -52,11 +52,17 @@ class Reading:
         One for each of the run's files; empty for a run from a server.
     problems : tuple of Problem
         What could not be read this time; known damage is not told again.
+    earlier : tuple of RunRecord
+        The starts before that of `record` that the same history shows, in their order.
+    again : bool
+        Whether the step 0 of the run was read before, and the run may have started again since.
     """
 
     record: RunRecord
     marks: tuple[FileMark, ...] = ()
     problems: tuple[Problem, ...] = ()
+    earlier: tuple[RunRecord, ...] = ()
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +118,10 @@ class SourceMemory:
     ----------
     cursor : mapping or None
         The cursor of the last page that was stored.
-    names, names_without_step0 : frozenset of str
-        Ids of the runs read from this source, without deleted ones, and of those in which no step 0
-        was found.
+    names : mapping of str to str
+        Display names of the runs read from this source, without deleted ones, by their ids.
+    names_without_step0 : frozenset of str
+        Ids of those in which no step 0 was found.
     marks : mapping of str to FileMark
         The marks of the source's files, by path.
     record : callable
@@ -122,7 +129,7 @@ class SourceMemory:
     """
 
     cursor: Mapping[str, Json] | None = None
-    names: frozenset[str] = frozenset()
+    names: Mapping[str, str] = field(default_factory=dict)
     names_without_step0: frozenset[str] = frozenset()
     marks: Mapping[str, FileMark] = field(default_factory=dict)
     record: Callable[[str], RunRecord | None] = lambda _key: None

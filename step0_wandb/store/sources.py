@@ -62,11 +62,22 @@ class SourceStore:
         """Return what is remembered of a source at this moment."""
         return SourceMemory(
             cursor=self.cursor(source),
-            names=_run_ids(self._runs.keys(source=source)),
+            names=self._names(source),
             names_without_step0=_run_ids(self._runs.keys(source=source, status="no-step0")),
             marks=self._marks(source),
             record=self._runs.record,
         )
+
+    def _names(self, source: str) -> dict[str, str]:
+        """Return the display names of a source's runs by id."""
+        shown = (
+            select(runs.c.run_id, runs.c.name)
+            .join(run_sources, run_sources.c.run == runs.c.id)
+            .join(sources, sources.c.id == run_sources.c.source_id)
+            .where(sources.c.source == source, runs.c.deleted_at.is_(None))
+        )
+        with self._database.transaction() as connection:
+            return {row.run_id: row.name for row in connection.execute(shown)}
 
     def cursor(self, source: str) -> dict[str, Json] | None:
         """Return where reading of a source stopped, as it was saved; None where nothing was."""

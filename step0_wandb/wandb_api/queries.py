@@ -33,6 +33,8 @@ LABEL_TAGS = ("step0-ok", "step0-bad", "step0-skip")
 ORDER = "+created_at"
 LIGHT_PAGE = 500
 """Runs in a page without config and history."""
+NAMED_PAGE = 100
+"""Older runs whose names each sync looks at."""
 
 _PAGE_INFO = "pageInfo { endCursor hasNextPage }"
 SHAPE_ERRORS = (ValueError, TypeError, AttributeError, LookupError, RecursionError, OverflowError)
@@ -49,9 +51,9 @@ class Window:
     low: int
     high: int | None
 
-    def spec(self, metric: str, samples: int) -> str:
-        """Return a spec of ``sampledHistory`` for one metric."""
-        asked: dict[str, object] = {"keys": [STEP, metric], "samples": samples, "minStep": self.low}
+    def spec(self, *keys: str, samples: int) -> str:
+        """Return a spec of ``sampledHistory``: the rows that have all these keys."""
+        asked: dict[str, object] = {"keys": [STEP, *keys], "samples": samples, "minStep": self.low}
         if self.high is not None:
             asked["maxStep"] = self.high - 1
         return json.dumps(asked)
@@ -71,18 +73,24 @@ class HistoryQuery:
         Which; empty looks for none.
     samples : int
         Most rows a metric; a sparse window of no more steps is read without a loss.
+    step_key : str
+        A key whose values come with each metric; empty for none.
     """
 
     whole: Window
     sparse: Window
     metrics: tuple[str, ...]
     samples: int
+    step_key: str = ""
 
     def variables(self, suffix: str = "") -> dict[str, object]:
         """Return the variables of a query; the suffix tells apart the runs of a batch."""
         high = self.whole.low if self.whole.high is None else self.whole.high
+        keys = (self.step_key,) if self.step_key else ()
         return {
-            f"specs{suffix}": [self.sparse.spec(metric, self.samples) for metric in self.metrics],
+            f"specs{suffix}": [
+                self.sparse.spec(*keys, metric, samples=self.samples) for metric in self.metrics
+            ],
             f"low{suffix}": self.whole.low,
             f"high{suffix}": high,
             f"rows{suffix}": max(1, high - self.whole.low),
@@ -115,6 +123,8 @@ class RunNode:
         As logged, secrets included; scrub it before anything keeps it.
     line_count : int or None
         Number of rows in the history, where the server says.
+    writers : tuple of str
+        The random names of the processes that have written the run, where the server says.
     """
 
     name: str
@@ -128,6 +138,7 @@ class RunNode:
     user: str | None = None
     config: Mapping[str, Json] = field(default_factory=dict, repr=False)
     line_count: int | None = None
+    writers: tuple[str, ...] = ()
     seen: HistoryPart = HistoryPart()
 
 
@@ -167,6 +178,8 @@ class Fields(Enum):
     """What is asked of each run of a page."""
 
     NAME = "name jobType"
+    LIGHT = 'name displayName state createdAt heartbeatAt tags group jobType user { username } historyLineCount wandbConfig(keys: ["e"])'
+    NAMED = "name displayName state tags createdAt"
     IDENTITY = "name displayName state createdAt heartbeatAt tags group jobType user { username }"
     ALL = "all"
 
@@ -186,8 +199,10 @@ def page_document(fields: Fields, light: Sequence[str] = ()) -> str:
         variables += ", $specs: [JSONString!]!, $low: Int64!, $high: Int64!, $rows: Int!"
     for name in light:
         variables += f", ${name}: JSONString"
-        extra += f"{name}: runs(filters: ${name}, first: {LIGHT_PAGE}, order: $order) "
-        extra += f"{_connection(Fields.IDENTITY.value)} "
+        first, kind = (NAMED_PAGE, Fields.NAMED) if name == "named" else (LIGHT_PAGE, Fields.LIGHT)
+        # A server that refuses histories inside a page may not know the fields of the client either.
+        kind = kind if fields is Fields.ALL else Fields.IDENTITY
+        extra += f"{name}: runs(filters: ${name}, first: {first}, order: $order) {_connection(kind.value)} "
     node = _everything() if fields is Fields.ALL else fields.value
     return (
         f"query Step0Page($entity: String!, $project: String!, {variables}) {{ "
@@ -285,6 +300,7 @@ def read_run(node: Mapping[str, Any]) -> RunNode:
             job_type=_text(node.get("jobType")),
             user=_text(user.get("username") if isinstance(user := node.get("user"), dict) else None),
             config=_config(node.get("config")),
+            writers=_writers(node),
             line_count=None if (lines := node.get("historyLineCount")) is None else int(lines),
             seen=_history_of(node),
         )
@@ -318,6 +334,30 @@ def _history_of(node: Mapping[str, Any]) -> HistoryPart:
     return HistoryPart(
         tuple(HistoryRow(values, order) for order, values in enumerate(ordered)), tuple(sorted(steps))
     )
+
+
+def read_samples(node: Mapping[str, Any]) -> list[dict[str, float]]:
+    """Return the rows of all specs of ``sampledHistory``, in order of their steps.
+
+    Raises
+    ------
+    UnreadableRun
+        As `read_run`.
+    """
+    try:
+        rows = [numbers(row) for samples in node.get("sampledHistory") or () for row in samples or ()]
+        return sorted(rows, key=lambda row: row[STEP])
+    except SHAPE_ERRORS as error:
+        raise UnreadableRun(ODD_RUN.format(type(error).__name__)) from error
+
+
+def _writers(node: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the entries of ``_wandb.e``, one a process, from the config or from what came of it alone."""
+    if "wandbConfig" in node:
+        internal = json.loads(node["wandbConfig"] or "{}")
+    else:
+        internal = (json.loads(node.get("config") or "{}") or {}).get("_wandb", {}).get("value", {})
+    return tuple(sorted((internal or {}).get("e") or ()))
 
 
 def _text(value: Any) -> str | None:

@@ -65,7 +65,7 @@ def test_a_sync_without_news_is_one_request_without_histories_of_known_runs(lab)
     lab.server.requests.clear()
     assert lab.sync() == 1
     assert lab.store.readings == 200
-    assert lab.server.requests[0].bytes_out < 1000
+    assert lab.server.requests[0].bytes_out < 15_000  # of which most are names that may have changed
 
 
 def test_an_empty_project_is_one_request(lab):

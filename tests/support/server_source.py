@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -74,7 +74,9 @@ class MemoryStore:
         without = (
             name for name, record in self.runs.items() if self.finder.find(record).status == "no-step0"
         )
-        return SourceMemory(self.cursor, frozenset(self.runs), frozenset(without))
+        return SourceMemory(
+            self.cursor, {name: record.name for name, record in self.runs.items()}, frozenset(without)
+        )
 
     def take(self, page: SourcePage) -> None:
         """Store a page, as one transaction does."""
@@ -83,6 +85,10 @@ class MemoryStore:
         for key in page.deleted:
             self.runs.pop(key.rpartition("/")[2], None)
         self.cursor = dict(page.cursor)
+        for update in page.updates:
+            name = update.key.rpartition("/")[2]
+            if name in self.runs:
+                self.runs[name] = replace(self.runs[name], name=update.name)
         self.readings += len(page.readings)
         self.problems += page.problems
         self.updates += page.updates

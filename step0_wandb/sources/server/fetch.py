@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.records import OWN_JOB_TYPE
-from step0_wandb.sources.server.history import Step0Search, first_query
+from step0_wandb.sources.server.history import MOST_STARTS, Step0Search, first_query, later_starts
 from step0_wandb.text.redact import scrub
 from step0_wandb.wandb_api.batches import OWN, LostRun, RunQuery, usable
 from step0_wandb.wandb_api.client import ONE_RUN, PAGE, PROBE, RetryPolicy, is_connection
@@ -18,11 +19,14 @@ from step0_wandb.wandb_api.queries import (
     ORDER,
     SHAPE_ERRORS,
     Fields,
+    HistoryQuery,
     UnreadableRun,
+    Window,
     page_document,
     read_history,
     read_page,
     read_run,
+    read_samples,
     to_json,
 )
 
@@ -32,12 +36,12 @@ if TYPE_CHECKING:
     from step0_wandb.records import Json
     from step0_wandb.step0.finder import Step0Finder
     from step0_wandb.wandb_api.batches import ProjectClient
-    from step0_wandb.wandb_api.queries import HistoryQuery, RunNode, RunPage
+    from step0_wandb.wandb_api.queries import RunNode, RunPage
 
 PAGE_SIZE = 100
 _SMALLEST_PAGE = 10
 _FAILURES_BEFORE_FLAT = 2
-LIGHT = ("watched", "labeled")
+LIGHT = ("watched", "labeled", "active", "named")
 _STRICT = ("config", "history", "sampledHistory")
 
 
@@ -90,12 +94,8 @@ class FetchedPage:
     ----------
     names : tuple of str
         The ids of the page's runs, our own too.
-    light : tuple of RunNode
-        The watched and labeled runs, without config and history.
-    unreadable : tuple of str
-        The ids of those that are not as W&B describes runs.
-    more_light : bool
-        Whether there are more of them.
+    light : mapping of str to RunPage
+        Runs without config and history, under the names in `LIGHT`.
     count : int or None
         Runs of the project, our own left out; None where the server does not say.
     end : str or None
@@ -104,9 +104,7 @@ class FetchedPage:
 
     runs: FetchedRuns
     names: tuple[str, ...] = ()
-    light: tuple[RunNode, ...] = ()
-    unreadable: tuple[str, ...] = ()
-    more_light: bool = False
+    light: Mapping[str, RunPage] = field(default_factory=dict)
     count: int | None = None
     end: str | None = None
 
@@ -185,8 +183,18 @@ class Fetcher:
         for page in self._light_pages(filters, Fields.IDENTITY):
             yield from page.nodes
 
-    def by_name(self, names: Sequence[str], retry: RetryPolicy = ONE_RUN) -> FetchedRuns:
-        """Return runs by their ids; `retry` holds for one that is asked for alone."""
+    def by_name(
+        self, names: Sequence[str], retry: RetryPolicy = ONE_RUN, *, restarted: bool = False
+    ) -> FetchedRuns:
+        """Return runs by their ids.
+
+        Parameters
+        ----------
+        retry : RetryPolicy
+            Of a run that is asked for alone.
+        restarted : bool
+            Whether these runs seem to have started again.
+        """
         history = self._first_query
         batch = self._project.read_runs([RunQuery(name, history) for name in names], whole=True, retry=retry)
         nodes, lost = [], batch.lost
@@ -195,7 +203,9 @@ class Fetcher:
                 nodes.append(read_run(raw))
             except UnreadableRun as error:
                 lost.append(LostRun(name, str(error)))
-        return self._searched(nodes, history) + FetchedRuns(lost=tuple(lost), gone=tuple(batch.gone))
+        return self._searched(nodes, history, restarted=restarted) + FetchedRuns(
+            lost=tuple(lost), gone=tuple(batch.gone)
+        )
 
     def _request(self, query: PageQuery, fields: Fields, size: int) -> tuple[str, Mapping[str, object]]:
         variables: dict[str, object] = {
@@ -236,7 +246,9 @@ class Fetcher:
             end = listing.next(page.names, page.end)
             query = PageQuery(filters, end) if end else None
 
-    def _searched(self, nodes: Sequence[RunNode], history: HistoryQuery) -> FetchedRuns:
+    def _searched(
+        self, nodes: Sequence[RunNode], history: HistoryQuery, *, restarted: bool = False
+    ) -> FetchedRuns:
         """Return the runs with the rows of their step 0, which may take further requests."""
         searches: dict[str, Step0Search] = {}
         lost: dict[str, LostRun] = {}
@@ -264,20 +276,47 @@ class Fetcher:
                 except SHAPE_ERRORS as error:
                     lost[name] = LostRun(name, ODD_RUN.format(type(error).__name__))
         found = tuple(search for name, search in searches.items() if name not in lost)
+        self._find_later_starts([search for search in found if restarted or len(search.node.writers) > 1])
         names = {name for search in found for row in search.rows for name in row.values}
         self.metrics |= self._finder.metrics & names
         return FetchedRuns(found, tuple(lost.values()))
 
+    def _find_later_starts(self, searches: Sequence[Step0Search]) -> None:
+        """Add the later starts of runs that may have some; what cannot be read of them is left out."""
+        by_name = {search.node.name: search for search in searches}
+        scans = [
+            RunQuery(name, query) for name, search in by_name.items() if (query := search.scan()) is not None
+        ]
+        keys = {scan.name: scan.history.step_key for scan in scans}
+        starts: dict[str, deque[Window]] = {}
+        late = set()
+        for name, node in self._histories(scans).items():
+            rows = read_samples(node)
+            if windows := later_starts(rows, keys[name]):
+                starts[name] = deque(windows[-MOST_STARTS:])
+                if rows[0][keys[name]] > min(row[keys[name]] for row in rows):
+                    late.add(name)
+        while starts:
+            queries = {
+                name: HistoryQuery(windows.popleft(), Window(0, 1), (), 1) for name, windows in starts.items()
+            }
+            for name, node in self._histories([RunQuery(*item) for item in queries.items()]).items():
+                by_name[name].start_at(queries[name], read_history(node))
+            starts = {name: windows for name, windows in starts.items() if windows}
+        for name in late:
+            if by_name[name].later:
+                by_name[name].take_late_rows()
+
+    def _histories(self, queries: Sequence[RunQuery]) -> Mapping[str, Mapping[str, Any]]:
+        return self._project.read_runs(queries, whole=False).nodes if queries else {}
+
 
 def _fetched_page(project: Mapping[str, Any], page: RunPage, runs: FetchedRuns) -> FetchedPage:
     total, own = project.get("total"), project.get("own")
-    light = [read_page(project[name]) for name in LIGHT if is_connection(project.get(name))]
     return FetchedPage(
         runs=runs,
         names=page.names,
-        unreadable=tuple(name for part in light for name in part.unreadable),
-        light=tuple(node for part in light for node in part.nodes),
-        more_light=any(part.end for part in light),
+        light={name: read_page(project[name]) for name in LIGHT if is_connection(project.get(name))},
         count=total - own if isinstance(total, int) and isinstance(own, int) else None,
         end=page.end,
     )

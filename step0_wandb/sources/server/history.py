@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from step0_wandb.records import HistoryRow
 from step0_wandb.wandb_api.queries import STEP, HistoryQuery, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from step0_wandb.records import Json
     from step0_wandb.step0.finder import Step0Finder
@@ -31,6 +32,10 @@ SAMPLES = 100
 BEFORE, AFTER = 6, 10
 """Rows read whole around the first metric: rows of the same rollout come before and after it."""
 MOST_QUERIES = 8
+SCANNED = 10_000
+"""Rows of the step key in which later starts are looked for; from a longer history the server picks as many."""
+MOST_STARTS = 4
+"""Later starts of one run that are read, the newest ones."""
 
 
 def first_query(metrics: Iterable[str]) -> HistoryQuery:
@@ -41,6 +46,32 @@ def first_query(metrics: Iterable[str]) -> HistoryQuery:
         metrics=tuple(sorted(metrics)),
         samples=NEXT_STEPS,
     )
+
+
+def later_starts(rows: Sequence[Mapping[str, float]], key: str) -> list[Window]:
+    """Return where in a history the first step comes once more: the rows around it, without those before.
+
+    Steps grow within a start, so a start begins where the step key falls back to its smallest value. One
+    that falls back to a later step goes on from a checkpoint, and repeated values are one step. Where
+    the first step comes behind later ones only, its row arrived late.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        Rows with `key` and ``_step``, in order of ``_step``.
+
+    Examples
+    --------
+    >>> steps = [0, 0, 1, 2, 0, 1]
+    >>> later_starts([{"_step": at, "train/step": step} for at, step in enumerate(steps)], "train/step")
+    [Window(low=4, high=14)]
+    """
+    first = min((row[key] for row in rows), default=math.nan)
+    return [
+        Window(max(int(before[STEP]) + 1, int(row[STEP]) - BEFORE), int(row[STEP]) + AFTER)
+        for before, row in pairwise(rows)
+        if row[key] == first < before[key]
+    ]
 
 
 class Step0Search:
@@ -73,6 +104,7 @@ class Step0Search:
         self.rows: tuple[HistoryRow, ...] = ()
         self.decided = False
         self.next: HistoryQuery | None = query
+        self.later: list[Step0Search] = []
         self._finder = finder
         self._seen: dict[float, HistoryRow] = {}
         self._queries = 0
@@ -89,6 +121,34 @@ class Step0Search:
         self._read()
         self._queries += 1
         self.next = self._after(query, part) if self._queries < MOST_QUERIES else None
+
+    @property
+    def newest(self) -> Step0Search:
+        """Return the search of the newest start."""
+        return self.later[-1] if self.later else self
+
+    def scan(self) -> HistoryQuery | None:
+        """Return the query that shows whether the run started again; None where there is no step key."""
+        row = next((row for row in self.rows if self._finder.has_metrics([row])), None)
+        logged = self._finder.metrics & row.values.keys() if row else frozenset()
+        profile = self._finder.profiles.pick(logged, self.config) if logged else None
+        if row is None or profile is None:
+            return None
+        metric = min(logged & profile.metrics.names, default="")
+        key = next((key for key in profile.step.keys if key in row.values and key != STEP), "")
+        if not metric or not key:
+            return None
+        return HistoryQuery(Window(0, 1), Window(0, None), (metric,), SCANNED, step_key=key)
+
+    def start_at(self, query: HistoryQuery, part: HistoryPart) -> None:
+        """Add a later start, whose rows `part` has."""
+        node = replace(self.node, seen=part, line_count=len(part.rows))
+        self.later.append(Step0Search(node, query, config=self.config, finder=self._finder))
+
+    def take_late_rows(self) -> None:
+        """Take the rows of the first later start for step 0: they came after those of later steps."""
+        late = self.later.pop(0)
+        self.rows, self.decided = late.rows, late.decided
 
     def _read(self) -> None:
         """Go through the rows known so far as through a file: in order, until step 0 is decided."""

@@ -55,6 +55,12 @@ class Progress:
         The metrics seen in the project.
     flat_until : datetime or None
         Until when the nested query is not tried, after the server refused it.
+    marks : dict of str to tuple
+        Of the watched runs, how many rows and which writers they had.
+    heard : datetime or None
+        The latest heartbeat of any run: a run with a later one that is not watched has started again.
+    named_from : datetime or None
+        The creation time from which on the next sync looks at the names of older runs.
     """
 
     profiles: str = ""
@@ -67,6 +73,9 @@ class Progress:
     surplus: int = 0
     metrics: set[str] = field(default_factory=set)
     flat_until: datetime | None = None
+    marks: dict[str, tuple[int | None, tuple[str, ...]]] = field(default_factory=dict)
+    heard: datetime | None = None
+    named_from: datetime | None = None
 
     @classmethod
     def load(cls, cursor: Mapping[str, Json] | None) -> Progress:
@@ -85,6 +94,11 @@ class Progress:
             surplus=saved["surplus"],
             metrics=set(saved["metrics"]),
             flat_until=_time(saved["flat_until"]),
+            marks={
+                name: (lines, tuple(writers)) for name, (lines, writers) in saved.get("marks", {}).items()
+            },
+            heard=_time(saved.get("heard")),
+            named_from=_time(saved.get("named_from")),
         )
 
     def save(self) -> dict[str, Json]:
@@ -101,6 +115,9 @@ class Progress:
             "surplus": self.surplus,
             "metrics": _list(self.metrics),
             "flat_until": _text(self.flat_until),
+            "marks": {name: [lines, [*writers]] for name, (lines, writers) in sorted(self.marks.items())},
+            "heard": _text(self.heard),
+            "named_from": _text(self.named_from),
         }
 
     def filters(self, pending: Sequence[str]) -> dict[str, Json]:
@@ -120,20 +137,52 @@ class Progress:
             return tagged
         return {"$and": [tagged, {"name": {"$nin": _list(self.watched)}}]}
 
-    def settle(self, search: Step0Search) -> None:
-        """Note a run that was read."""
+    def light_filters(self, now: datetime) -> dict[str, dict[str, Json]]:
+        """Return the filters of the runs that a sync looks at without config and history."""
+        if self.since is None:
+            return {}
+        filters = {"labeled": self.labeled_filter()}
+        watched = self.watched_names()[:MOST_NAMES]
+        if watched:
+            filters["watched"] = names_filter(watched)
+        if self.heard is not None:
+            # Servers tell whole seconds and may compare fractions.
+            between: Json = {
+                "heartbeatAt": {
+                    "$gt": _stamp(self.heard + timedelta(seconds=1)),
+                    "$lt": _stamp(now + OVERLAP),
+                }
+            }
+            asked = _list([*watched, *self.pending])
+            filters["active"] = {"$and": [between, {"name": {"$nin": asked}}]}
+        after = self.named_from or datetime(1970, 1, 2, tzinfo=UTC)
+        filters["named"] = {"createdAt": {"$gt": _stamp(after)}}
+        return filters
+
+    def watched_names(self) -> list[str]:
+        """Return the watched runs that are not read whole anyway."""
+        return sorted(self.watched.keys() - self.pending)
+
+    def has_restarted(self, node: RunNode) -> bool:
+        """Return whether a watched run has lost rows or got another writer since the last sync."""
+        lines, writers = self.marks.get(node.name, (None, ()))
+        is_shorter = lines is not None and node.line_count is not None and node.line_count < lines
+        return is_shorter or bool(writers and node.writers and writers != node.writers)
+
+    def settle(self, search: Step0Search, now: datetime, *, again: bool = False) -> None:
+        """Note a run that was read, `again` where its step 0 was known."""
         node = search.node
         known = node.name in self.pending or node.name in self.recent or node.name in self.watched
-        self.count += not known
+        self.count += not (known or again)
         self.lost.pop(node.name, None)
         self.pending.discard(node.name)
-        if node.state in ALIVE and not search.decided:
+        if node.state in ALIVE and not search.newest.decided:
             self.pending.add(node.name)
-        self.note([node])
+        self.note([node], now)
         if node.created_at is not None:
             self.recent[node.name] = node.created_at
 
-    def note(self, nodes: Iterable[RunNode]) -> list[RunNode]:
+    def note(self, nodes: Iterable[RunNode], now: datetime) -> list[RunNode]:
         """Note light facts; return the runs for which they differ from before."""
         changed = []
         for node in nodes:
@@ -141,8 +190,12 @@ class Progress:
             if self.watched.get(node.name) != digest:
                 changed.append(node)
             self.watched.pop(node.name, None)
+            self.marks.pop(node.name, None)
+            if node.heartbeat_at is not None and node.heartbeat_at < now + OVERLAP:
+                self.heard = max(node.heartbeat_at, self.heard or node.heartbeat_at)
             if node.state in ALIVE or not set(LABEL_TAGS).isdisjoint(node.tags):
                 self.watched[node.name] = digest
+                self.marks[node.name] = (node.line_count, node.writers)
         return changed
 
     def lose(self, name: str, why: str) -> bool:
@@ -156,7 +209,7 @@ class Progress:
     def forget(self, name: str) -> None:
         """Note that a run does not exist any more."""
         self.count -= name not in self.lost
-        for names in (self.recent, self.watched, self.lost):
+        for names in (self.recent, self.watched, self.lost, self.marks):
             names.pop(name, None)
         self.pending.discard(name)
 

@@ -7,7 +7,6 @@ is dropped.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.errors import SourceError, UsageError
@@ -94,8 +93,8 @@ class RolloutRows:
         metrics = sorted(self._profile.metrics.names & logged.keys())
         for low in range(self._next, last + 1, WINDOW):
             for metric in metrics:
-                spec = json.loads(Window(low, low + WINDOW).spec(metric, WINDOW))
-                yield json.dumps(spec | {"keys": list(dict.fromkeys([STEP, step, metric]))})
+                keys = (metric,) if step == STEP else (step, metric)
+                yield Window(low, low + WINDOW).spec(*keys, samples=WINDOW)
 
     def _ask(self, document: str, variables: Mapping[str, object]) -> Mapping[str, Any]:
         project = self._project.fetch(document, {"run": self._address.run_id, **variables}, RetryPolicy())

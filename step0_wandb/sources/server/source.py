@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from step0_wandb.errors import SourceError, UsageError
-from step0_wandb.records import ALIVE, Problem, RunRecord, run_key
+from step0_wandb.records import ALIVE, OWN_JOB_TYPE, Problem, RunRecord, run_key
 from step0_wandb.sources.base import Reading, RunUpdate, SourcePage
 from step0_wandb.sources.server.fetch import PAGE_SIZE, FetchedRuns, Fetcher, PageQuery
 from step0_wandb.sources.server.progress import MOST_NAMES, Progress
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from step0_wandb.step0.finder import Step0Finder
     from step0_wandb.wandb_api.address import RemoteAddress
     from step0_wandb.wandb_api.client import GraphQLClient
-    from step0_wandb.wandb_api.queries import RunNode
+    from step0_wandb.wandb_api.queries import RunNode, RunPage
 
 _TRY_NESTED_AGAIN = timedelta(days=1)
 _QUICK = RetryPolicy(attempts=2)
@@ -107,8 +107,14 @@ class ServerSource:
             self.runs_seen += len(page.readings)
             yield page
 
+    def reading(self, search: Step0Search, *, again: bool = False) -> Reading:
+        """Return the reading of a run, `again` where it may have started again since its step 0 was read."""
+        newest, *earlier = reversed([search, *search.later])
+        records = tuple(self.record(start) for start in reversed(earlier))
+        return Reading(self.record(newest), earlier=records, again=again)
+
     def record(self, search: Step0Search) -> RunRecord:
-        """Return the record of a run that was read."""
+        """Return the record of one start of a run."""
         node, address = search.node, self.address
         return RunRecord(
             entity=address.entity,
@@ -185,28 +191,38 @@ class _Sync:
         """Yield the runs created since, and those that were pending or watched."""
         progress = self._progress
         pending = sorted(progress.pending)
-        watched = sorted(progress.watched.keys() - progress.pending)
-        filters = progress.filters(pending[:MOST_NAMES])
-        light: dict[str, Mapping[str, Json]] = {}
-        if progress.since is not None:
-            light = {"labeled": progress.labeled_filter()}
-        if watched:
-            light["watched"] = names_filter(watched[:MOST_NAMES])
+        watched = progress.watched_names()
+        filters, light = progress.filters(pending[:MOST_NAMES]), progress.light_filters(self._source.now())
         query: PageQuery | None = PageQuery(filters, light=light)
         listing, unreadable = Listing(f"The runs of {self._source.address}"), list[str]()
+        restarted: set[str] = set()
         while query is not None:
             page = self._fetcher.page(query)
             self._shifted |= self._on_server not in (None, page.count)
             self._on_server = page.count
-            labeled = self._fetcher.light(progress.labeled_filter()) if page.more_light else ()
-            yield self._page(page.runs, (*page.light, *labeled), total=page.count)
+            lists = {
+                name: self._whole(part, light[name]) for name, part in page.light.items() if name != "named"
+            }
+            restarted |= {node.name for node in lists.get("watched", ()) if progress.has_restarted(node)}
+            restarted |= {node.name for node in lists.get("active", ()) if node.job_type != OWN_JOB_TYPE}
+            nodes = [node for name in ("watched", "labeled") for node in lists.get(name, ())]
+            yield self._page(page.runs, nodes, named=page.light.get("named"))
             end = listing.next(page.names, page.end)
-            unreadable += page.unreadable
+            unreadable += [name for part in page.light.values() for name in part.unreadable]
             query = PageQuery(filters, end) if end else None
-        yield from self._named(sorted(set(unreadable) - self._seen - progress.lost.keys()))
         for names in chunks(watched[MOST_NAMES:], MOST_NAMES):
-            yield self._page(FetchedRuns(), self._fetcher.light(names_filter(names)))
+            nodes = [*self._fetcher.light(names_filter(names))]
+            restarted |= {node.name for node in nodes if progress.has_restarted(node)}
+            yield self._page(FetchedRuns(), nodes)
+        yield from self._named(sorted(set(unreadable) - self._seen - progress.lost.keys()))
         yield from self._named(pending[MOST_NAMES:])
+        again = sorted(restarted & self._memory.names.keys() - self._seen - progress.lost.keys())
+        for part in chunks(again, _NAMES_AT_ONCE):
+            yield self._page(self._fetcher.by_name(part, restarted=True), again=True)
+
+    def _whole(self, page: RunPage, filters: Mapping[str, Json]) -> Sequence[RunNode]:
+        """Return all runs of a light list, of which `page` may be the first part."""
+        return page.nodes if page.end is None else [*self._fetcher.light(filters)]
 
     def _named(self, names: Sequence[str]) -> Iterator[SourcePage]:
         """Yield runs by their ids."""
@@ -246,31 +262,39 @@ class _Sync:
     def _page(
         self,
         runs: FetchedRuns,
-        light: Iterable[RunNode] = (),
+        light: Sequence[RunNode] = (),
         *,
+        named: RunPage | None = None,
         deleted: Iterable[str] = (),
-        total: int | None = None,
+        again: bool = False,
     ) -> SourcePage:
         """Return the page of what was fetched, and note it as read."""
-        source, progress = self._source, self._progress
-        light = tuple(light)
+        source, progress, now = self._source, self._progress, self._source.now()
         fresh = [search for search in runs.found if search.node.name not in self._seen]
         for search in fresh:
             self._seen.add(search.node.name)
-            progress.settle(search)
+            progress.settle(search, now, again=again)
         problems = tuple(
             Problem(source.key(run.name), run.why) for run in runs.lost if progress.lose(run.name, run.why)
         )
         for name in runs.gone:
             progress.forget(name)
-        changed = progress.note(node for node in light if node.name not in self._seen)
-        progress.trim(source.now())
+        changed = progress.note((node for node in light if node.name not in self._seen), now)
+        if named is not None:
+            progress.named_from = named.nodes[-1].created_at if named.end and named.nodes else None
+            stored = self._memory.names
+            renamed = (
+                node for node in named.nodes if stored.get(node.name, node.display_name) != node.display_name
+            )
+            noted = self._seen | {node.name for node in changed}
+            changed += [node for node in renamed if node.name not in noted]
+        progress.trim(now)
         progress.metrics |= self._fetcher.metrics
         if self._fetcher.refused:
-            progress.flat_until = source.now() + _TRY_NESTED_AGAIN
+            progress.flat_until = now + _TRY_NESTED_AGAIN
         alive = [node for node in (*light, *(search.node for search in fresh)) if node.state in ALIVE]
         return SourcePage(
-            readings=tuple(Reading(source.record(search)) for search in fresh),
+            readings=tuple(source.reading(search, again=again) for search in fresh),
             cursor=progress.save(),
             updates=tuple(
                 RunUpdate(source.key(node.name), node.display_name, node.state, node.tags) for node in changed
@@ -278,5 +302,5 @@ class _Sync:
             deleted=tuple(source.key(name) for name in (*deleted, *runs.gone)),
             problems=problems,
             heartbeats={source.key(node.name): node.heartbeat_at for node in alive if node.heartbeat_at},
-            total=total,
+            total=self._on_server,
         )

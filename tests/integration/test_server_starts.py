@@ -1,0 +1,175 @@
+"""Several starts under one run id, on a server: found, numbered, and at few requests."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from step0_wandb.sources.server.history import later_starts
+from tests.support.server_source import CONFIG, START, Lab, miles_rows
+from tests.support.wandb_server import WandbServer
+
+GAP = "train/train_rollout_logprob_abs_diff"
+
+
+@pytest.fixture
+def lab():
+    with WandbServer() as server:
+        server.clock = lambda: START + timedelta(days=1)
+        yield Lab(server)
+
+
+def readings(lab):
+    """Return what a sync yields; the store takes it."""
+    found = []
+    for page in lab.pages():
+        found += page.readings
+        lab.store.take(page)
+    return found
+
+
+def gap_of(lab, record):
+    return lab.finder.find(record).gap
+
+
+def run_of(lab, name):
+    return lab.server.project("lab", lab.project).runs[name]
+
+
+def begin_again(lab, name, rows, *, writer="second", keep=0):
+    """Let another process write to a run, behind the first `keep` rows of its history."""
+    run = run_of(lab, name)
+    kept = run.rows[:keep]
+    run.rows = [*kept, *({**row, "_step": at} for at, row in enumerate(rows, start=keep))]
+    run._keys = (-1, None)
+    run.heartbeat_at = START + timedelta(days=2)
+    run.merge_config({"_wandb": {"value": {"e": {**writers_of(run), writer: {"os": "Linux"}}}}})
+
+
+def writers_of(run):
+    return run.config.get("_wandb", {}).get("value", {}).get("e", {})
+
+
+def with_writer(lab, name, **options):
+    lab.add(name, config={**CONFIG, "_wandb": {"e": {"first": {"os": "Linux"}}}}, **options)
+
+
+def requests(lab):
+    before = len(lab.server.requests)
+    found = readings(lab)
+    return found, len(lab.server.requests) - before
+
+
+def test_a_quiet_sync_stays_at_one_request_also_beside_runs_that_run(lab):
+    with_writer(lab, "done")
+    with_writer(lab, "live", state="running")
+    readings(lab)
+    lab.add("silent", rows=[], state="running")
+    readings(lab)
+    for _ in range(3):
+        assert requests(lab)[1] == 1
+
+
+@pytest.mark.parametrize("state", ["finished", "running"])
+def test_a_run_that_was_rewound_is_read_again_at_one_further_request(lab, state):
+    with_writer(lab, "job7", state=state)
+    with_writer(lab, "other")
+    readings(lab)
+    begin_again(lab, "job7", miles_rows(gap=0.063))
+    (again,), asked = requests(lab)
+    assert again.again
+    assert gap_of(lab, again.record) == 0.063
+    assert asked <= 3
+    assert requests(lab) == ([], 1)
+
+
+def test_a_running_run_whose_history_became_shorter_is_read_again_though_no_writer_is_known(lab):
+    lab.add("job7", state="running", rows=miles_rows(steps=50))
+    readings(lab)
+    run_of(lab, "job7").rows[:] = run_of(lab, "job7").rows[:2]
+    (again,), _asked = requests(lab)
+    assert again.again
+    assert lab.finder.find(again.record).status == "pending"
+
+
+def test_a_resumed_run_whose_steps_begin_again_shows_both_starts(lab):
+    with_writer(lab, "job7", rows=miles_rows(gap=0.0151, steps=40))
+    readings(lab)
+    begin_again(lab, "job7", miles_rows(gap=0.063, steps=40), keep=43)
+    (again,), asked = requests(lab)
+    assert gap_of(lab, again.record) == 0.063
+    assert [gap_of(lab, start) for start in again.earlier] == [0.0151]
+    assert asked <= 4
+    assert requests(lab) == ([], 1)
+
+
+def test_a_first_sync_sees_every_start_of_a_history(lab):
+    rows = [row for gap in (0.0151, 0.0152, 0.063) for row in miles_rows(gap=gap, steps=30)]
+    with_writer(lab, "job7", rows=rows)
+    begin_again(lab, "job7", rows)
+    lab.add("other")
+    (first, other) = sorted(readings(lab), key=lambda reading: reading.record.run_id)
+    assert [gap_of(lab, record) for record in (*first.earlier, first.record)] == [0.0151, 0.0152, 0.063]
+    assert other.earlier == ()
+
+
+def test_a_run_that_resumes_from_a_checkpoint_has_not_started_again(lab):
+    with_writer(lab, "job7", rows=miles_rows(gap=0.0151, steps=40))
+    readings(lab)
+    resumed = [{**row, "train/step": 20 + at} for at, row in enumerate(miles_rows(at=0, gap=0.063, steps=9))]
+    begin_again(lab, "job7", resumed, keep=43)
+    (again,), _asked = requests(lab)
+    assert gap_of(lab, again.record) == 0.0151
+    assert again.earlier == ()
+
+
+def test_a_run_that_cannot_be_read_again_is_named_and_costs_no_request_for_ever(lab):
+    with_writer(lab, "job7")
+    readings(lab)
+    begin_again(lab, "job7", miles_rows(gap=0.063))
+    lab.server.faults.poison("job7", fields=["history"])
+    readings(lab)
+    assert [problem.where for problem in lab.store.problems] == ["lab/rl/job7"]
+    requests(lab)
+    counts = [requests(lab)[1] for _ in range(3)]
+    assert max(counts) <= 4
+    assert lab.time.now < 60
+
+
+def test_only_runs_with_several_writers_cost_a_look_for_later_starts(lab):
+    for index in range(200):
+        with_writer(lab, f"r{index:03}", minutes=index)
+    assert requests(lab)[1] == 2
+
+
+def test_a_first_step_that_came_late_in_shared_mode_is_found(lab):
+    rows = miles_rows(at=0, steps=60)
+    rows = [*rows[1:], rows[0]]
+    with_writer(lab, "shared", rows=rows)
+    begin_again(lab, "shared", rows)
+    (reading,) = readings(lab)
+    assert gap_of(lab, reading.record) == 0.015
+    assert reading.earlier == ()
+
+
+def test_a_new_name_of_a_finished_run_is_taken_up_at_no_further_request(lab):
+    for index in range(250):
+        lab.add(f"r{index:03}", minutes=index)
+    readings(lab)
+    for name in ("r003", "r150", "r249"):
+        run_of(lab, name).display_name = f"renamed {name}"
+    for _ in range(3):
+        assert requests(lab) == ([], 1)
+    assert {update.name for update in lab.store.updates} == {f"renamed r{at}" for at in ("003", "150", "249")}
+
+
+def test_steps_begin_again_where_they_fall_back_to_the_first_and_nowhere_else():
+    def starts(*steps):
+        rows = [{"_step": 10 * at, "train/step": step} for at, step in enumerate(steps)]
+        return [window.high // 10 for window in later_starts(rows, "train/step")]
+
+    assert starts() == starts(0) == starts(0, 0, 1, 2) == starts(0, 1, 2, 1, 2) == []
+    assert starts(0, 1, 2, 0, 0, 1) == [4]
+    assert starts(0, 1, 0, 1, 2, 0) == [3, 6]
+    assert starts(5, 6, 5) == [3]
