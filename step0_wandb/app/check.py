@@ -13,6 +13,7 @@ from step0_wandb.errors import NoStep0Error, SourceError, Step0Error, UsageError
 from step0_wandb.explanations.explanation import Explainer
 from step0_wandb.explanations.installed import Installed
 from step0_wandb.publish.wandb import travelling_ranges
+from step0_wandb.records import VERDICTS
 from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.step0.rollouts import RolloutFinder, judge_later
 from step0_wandb.store import NOWHERE, Store, columns_of, store_exists
@@ -21,7 +22,7 @@ from step0_wandb.text.paths import is_there, user_path
 from step0_wandb.wandb_api.address import RemoteAddress, parse_address, safe_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
 
@@ -40,7 +41,7 @@ RUN_FILE = ".wandb"
 
 @dataclass(frozen=True, slots=True)
 class OneRun:
-    """The one run that a source holds, what is made of it, and what could not be read of it.
+    """The one run that a source holds, or one policy of it; what is made of it, and what could not be read.
 
     Attributes
     ----------
@@ -54,8 +55,8 @@ class OneRun:
     later: tuple[Answer, ...] = ()
 
 
-def read_one(text: str, job: Job, *, every_rollout: bool = False) -> OneRun:
-    """Read the one run that `text` names; ``-`` is a console log on standard input.
+def read_one(text: str, job: Job, *, every_rollout: bool = False) -> tuple[OneRun, ...]:
+    """Read the one run that `text` names, each of its policies; ``-`` is a console log on standard input.
 
     Parameters
     ----------
@@ -73,15 +74,20 @@ def read_one(text: str, job: Job, *, every_rollout: bool = False) -> OneRun:
     """
     text, profiles = safe_text(text), profiles_of(job.loaded)
     finder = RolloutFinder(profiles) if every_rollout else Step0Finder(profiles)
-    one = _console_log(text, finder) or _run_of(text, finder, job)
-    if not isinstance(finder, RolloutFinder):
-        return one
-    if one.record.url is not None:
+    log = _console_log(text, finder)
+    policies = [log] if log else _run_of(text, finder, job)
+    if isinstance(finder, RolloutFinder):
+        return tuple(_with_later(one, finder, job) for one in policies)
+    return tuple(policies)
+
+
+def _with_later(one: OneRun, finder: RolloutFinder, job: Job) -> OneRun:
+    if one.record.url is not None and one.record.policy is None:  # a server is asked for plain names
         one = replace(one, record=with_server_rows(one.record, finder, job.context()))
     return replace(one, later=judge_later(finder, one.record, one.facts))
 
 
-def _run_of(text: str, finder: Step0Finder, job: Job) -> OneRun:
+def _run_of(text: str, finder: Step0Finder, job: Job) -> list[OneRun]:
     """Read a run of W&B; of one on a server its step 0 alone, whatever the finder looks for."""
     if isinstance(parse_address(text), RemoteAddress):
         finder = Step0Finder(finder.profiles)
@@ -90,10 +96,10 @@ def _run_of(text: str, finder: Step0Finder, job: Job) -> OneRun:
         if pulled.failure:
             raise pulled.failure
         records = list(store.runs.records())
-    if len(records) > 1:
-        names = ", ".join(record.run_id for record in records[:3])
+    names = sorted({record.run_id for record in records})
+    if len(names) > 1:
         raise UsageError(
-            f"{text} holds {len(records)} runs ({names}, ...), and check judges one",
+            f"{text} holds {len(names)} runs ({', '.join(names[:3])}, ...), and check judges one",
             "Name one run directory, or use `step0-wandb sync` for all of them.",
         )
     if not records and pulled.problems:
@@ -106,7 +112,7 @@ def _run_of(text: str, finder: Step0Finder, job: Job) -> OneRun:
         raise NoStep0Error(
             f"{text} holds no run yet", "Its file is empty, or was just begun: try again soon."
         )
-    return OneRun(records[0], finder.facts(records[0]), pulled.problems)
+    return [OneRun(record, finder.facts(record), pulled.problems) for record in records]
 
 
 def _console_log(text: str, finder: Step0Finder) -> OneRun | None:
@@ -222,6 +228,11 @@ def _beside(row: pd.DataFrame, stored: pd.DataFrame | None) -> pd.DataFrame:
             row[name] = stored.loc[same, name].iloc[0]
     both: pd.DataFrame = pd.concat([stored[~same], row], ignore_index=True)
     return both
+
+
+def gravest_first(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
+    """Return judged policies, the gravest verdict first."""
+    return sorted(runs, key=lambda run: (VERDICTS.index(run.verdict), run.run))
 
 
 def explain_run(text: str, job: Job) -> Explanation:

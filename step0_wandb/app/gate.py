@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from step0_wandb.app.check import basis_of, judge_one
+from step0_wandb.app.check import basis_of, gravest_first, judge_one
 from step0_wandb.app.pull import pull
 from step0_wandb.app.sync import profiles_of
 from step0_wandb.errors import NoStep0Error, SourceError, UsageError
@@ -76,9 +76,9 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A run whose step 0 is there, or that ended without one, and where it is read."""
+    """A run whose step 0 is there, or that ended without one, policy by policy, and where it is read."""
 
-    record: RunRecord
+    records: tuple[RunRecord, ...]
     address: Address
 
 
@@ -102,8 +102,8 @@ class Gate:
         self._answered = False
         self._trouble: SourceError | None = None
 
-    def judged(self, text: str, newest: Newest | None = None, *, rollouts: int = 1) -> JudgedRun:
-        """Wait for the step 0 of a run and judge it; see `wait`.
+    def judged(self, text: str, newest: Newest | None = None, *, rollouts: int = 1) -> list[JudgedRun]:
+        """Wait for the step 0 of a run and judge each of its policies, the gravest first; see `wait`.
 
         Parameters
         ----------
@@ -111,19 +111,21 @@ class Gate:
             Unless step 0 is broken, wait for the first step of so many rollouts and judge these too.
         """
         found = self._found(text, newest)
-        record = found.record
+        record = found.records[0]
         left_s = max(_JUDGE_S, self._deadline - self._patience.now())
         basis = basis_of(record, replace(self._job, at_most_s=left_s))
         if basis.said:
             self._patience.told(basis.said)
+        if record.policy is not None:
+            return gravest_first(judge_one(one, self._job.loaded, basis) for one in found.records)
         judged = judge_one(record, self._job.loaded, basis)
         if rollouts < 2 or judged.verdict in ("broken", "pending", "no-step0"):  # noqa: PLR2004 - step 0 is the first
-            return judged
+            return [judged]
         self._patience.told(f"step 0 is {judged.verdict}; waiting for the first step of {rollouts} rollouts")
         later = self._later(found, rollouts)
-        return judge_one(record, self._job.loaded, basis, later=later)
+        return [judge_one(record, self._job.loaded, basis, later=later)]
 
-    def wait(self, text: str, newest: Newest | None = None) -> RunRecord:
+    def wait(self, text: str, newest: Newest | None = None) -> tuple[RunRecord, ...]:
         """Wait until the step 0 of a run is there, and return the run.
 
         Parameters
@@ -136,8 +138,8 @@ class Gate:
 
         Returns
         -------
-        RunRecord
-            With its step 0, or ended without one.
+        tuple of RunRecord
+            One a policy, with its step 0, or ended without one.
 
         Raises
         ------
@@ -150,7 +152,7 @@ class Gate:
         CredentialsError
             No key was found, or the server refused it.
         """
-        return self._found(text, newest).record
+        return self._found(text, newest).records
 
     def _found(self, text: str, newest: Newest | None) -> _Found:
         text = safe_text(text)
@@ -240,7 +242,7 @@ class Gate:
                 )
         return replace(address, path=path.resolve())
 
-    def _step0(self, address: Address, newest: Newest | None = None) -> RunRecord:
+    def _step0(self, address: Address, newest: Newest | None = None) -> tuple[RunRecord, ...]:
         """Wait for the step 0 of one run."""
         self._patience.told(f"waiting for step 0 of {address}, {span_text(self._patience.timeout)} at most")
         unsettled = 0
@@ -251,13 +253,15 @@ class Gate:
                 records = list(store.runs.records())
                 if newest is not None and over is None:
                     over = self._over_among(records, newest)
-                record = _the_run([run for run in records if run.key not in (over or ())], address, newest)
-                if record is not None:
-                    status = self._finder.find(record).status
-                    unsettled += status == "found"
-                    settled = self._finder.decided(record.rows, record.config) or unsettled > SETTLE_LOOKS
-                    if settled or status == "no-step0" or not record.alive:
-                        return record
+                found = _the_run([run for run in records if run.key not in (over or ())], address, newest)
+                if found:
+                    statuses = {self._finder.find(record).status for record in found}
+                    unsettled += statuses == {"found"}
+                    if unsettled > SETTLE_LOOKS or statuses == {"no-step0"} or not found[0].alive:
+                        return found
+                    # Another policy may log its step 0 later than this one.
+                    if found[0].policy is None and self._finder.decided(found[0].rows, found[0].config):
+                        return found
                 self._rest(
                     address,
                     f"{address} has logged no step 0 within {span_text(self._patience.timeout)}",
@@ -269,7 +273,7 @@ class Gate:
         over = {
             record.key
             for record in records
-            if newest.matches(record.group, record.name, record.created_at)
+            if newest.matches(record.group, _name_of(record), record.created_at)
             and newest.was_over(record.state, record.created_at, None, call=self._called_at)
         }
         for key in over:
@@ -279,7 +283,7 @@ class Gate:
     def _later(self, found: _Found, rollouts: int) -> tuple[Answer, ...]:
         """Wait for the first step of some rollouts, or the end of the run, and judge them."""
         finder = RolloutFinder(self._finder.profiles, until=rollouts)
-        record, address = found.record, found.address
+        record, address = found.records[0], found.address
         with Store.open(NOWHERE, mode="copy") as store:
             source = store if isinstance(address, LocalAddress) else self._following(record, address)
             while True:
@@ -366,14 +370,21 @@ class Gate:
         return RunControl(self._context().client(), project)
 
 
-def _the_run(records: list[RunRecord], address: Address, newest: Newest | None) -> RunRecord | None:
-    """Return the run that is meant; None while there is none."""
+def _name_of(record: RunRecord) -> str:
+    """Return the name of the run itself, where the record is one policy of it."""
+    return record.name.removesuffix(f"#{record.policy}")
+
+
+def _the_run(records: list[RunRecord], address: Address, newest: Newest | None) -> tuple[RunRecord, ...]:
+    """Return the run that is meant, policy by policy; nothing while there is none."""
     if newest is not None:
-        records = [item for item in records if newest.matches(item.group, item.name, item.created_at)]
-        return max(records, key=lambda item: (str(item.created_at), item.run_id), default=None)
-    if len(records) > 1:
+        records = [item for item in records if newest.matches(item.group, _name_of(item), item.created_at)]
+        last = max(records, key=lambda item: (str(item.created_at), item.run_id), default=None)
+        return tuple(item for item in records if last and item.run_id == last.run_id)
+    names = {record.run_id for record in records}
+    if len(names) > 1:
         raise UsageError(
-            f"{address} holds {len(records)} runs, and gate waits for one",
+            f"{address} holds {len(names)} runs, and gate waits for one",
             "Name one run directory, or give --group or --name of the run to come.",
         )
-    return records[0] if records else None
+    return tuple(records)

@@ -37,22 +37,26 @@ def check(
 
     Example: step0-wandb check ./wandb/latest-run
     """
-    from step0_wandb.app.check import basis_of, judge_one, read_one
+    from step0_wandb.app.check import basis_of, gravest_first, judge_one, read_one
 
     asked = every_rollout or session.loaded.settings.checks.every_rollout
-    one = read_one(source, session.job(), every_rollout=asked)
-    basis = basis_of(one.record, session.job())
+    policies = read_one(source, session.job(), every_rollout=asked)
+    basis = basis_of(policies[0].record, session.job())
     if basis.said:
         output.tell(basis.said)
-    run = judge_one(one.record, session.loaded, basis, facts=one.facts, later=one.later)
-    for problem in one.problems:
+    runs = gravest_first(
+        judge_one(one.record, session.loaded, basis, facts=one.facts, later=one.later) for one in policies
+    )
+    run, problems = runs[0], policies[0].problems
+    for problem in problems:
         output.warn(f"problem: {problem.where}: {problem.what}")
     if session.as_json:
-        output.print_json(json_documents.document("check", run=run))
+        output.print_json(json_documents.document("check", run=run, policies=runs))
     else:
-        output.print_run(run, output.console())
-    if (session.fail_on or FailOn.broken).hit_by(run):
+        for policy in runs:
+            output.print_run(policy, output.console())
+    if any(map((session.fail_on or FailOn.broken).hit_by, runs)):
         raise typer.Exit(VERDICT)
     if run.verdict in ("pending", "no-step0"):
         raise typer.Exit(NO_STEP0)
-    raise typer.Exit(PARTLY if one.problems else 0)
+    raise typer.Exit(PARTLY if problems else 0)

@@ -16,6 +16,8 @@ from step0_wandb.cli.sync import VERDICT
 from step0_wandb.text import json_documents
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from step0_wandb.app.run_selector import Newest
     from step0_wandb.app.stop import Stopped
     from step0_wandb.records import Json, JudgedRun
@@ -89,23 +91,24 @@ def gate(  # noqa: PLR0913 - one parameter an option
     job, patience = session.job(), Patience(span_of("--timeout", timeout), told=told)
     newest = _newest(session, group, name, since) if group or name else None
     try:
-        found = Gate(job, patience).judged(run, newest, rollouts=rollouts)
+        policies = Gate(job, patience).judged(run, newest, rollouts=rollouts)
     except KeyboardInterrupt:
         output.tell(f"Interrupted while waiting for {run}; the run was not touched.")
         raise typer.Exit(INTERRUPTED) from None
     if not session.as_json:
-        output.print_run(found, output.console())
-    is_broken = found.verdict == "broken" and found.label != "exclude"
-    stopped = stop_run(found, job, patience) if stop and is_broken else None
+        for policy in policies:
+            output.print_run(policy, output.console())
+    broken = next((one for one in policies if one.verdict == "broken" and one.label != "exclude"), None)
+    stopped = stop_run(broken, job, patience) if stop and broken else None
     if stopped:
         output.tell(f"stop: {stopped.says}")
-    if on_broken and is_broken:
-        _call(on_broken, found, stopped)
+    if on_broken and broken:
+        _call(on_broken, broken, stopped)
     if session.as_json:
-        output.print_json(_document(found, stopped))
-    if (session.fail_on or FailOn.broken).hit_by(found):
+        output.print_json(_document(policies, stopped))
+    if any(map((session.fail_on or FailOn.broken).hit_by, policies)):
         raise typer.Exit(VERDICT)
-    raise typer.Exit(NO_STEP0 if found.verdict in ("pending", "no-step0") else 0)
+    raise typer.Exit(NO_STEP0 if policies[0].verdict in ("pending", "no-step0") else 0)
 
 
 def _newest(session: Session, group: str | None, name: str | None, since: str | None) -> Newest:
@@ -136,7 +139,7 @@ def _call(command: str, run: JudgedRun, stopped: Stopped | None) -> None:
         output.tell(f"--on-broken: {command!r} exited with code {done.returncode}")
 
 
-def _document(run: JudgedRun, stopped: Stopped | None) -> dict[str, Json]:
-    """Return the answer as the document of the contract."""
+def _document(policies: Sequence[JudgedRun], stopped: Stopped | None) -> dict[str, Json]:
+    """Return the answer as the document of the contract; ``run`` is the gravest policy."""
     asked = {"asked": bool(stopped and stopped.asked), "stopped": bool(stopped and stopped.stopped)}
-    return json_documents.document("gate", run=run, stop=asked)
+    return json_documents.document("gate", run=policies[0], policies=policies, stop=asked)

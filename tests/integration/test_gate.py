@@ -15,7 +15,7 @@ from step0_wandb.records import OWN_JOB_TYPE
 from step0_wandb.settings.load import load_settings
 from tests.support.live import Live
 from tests.support.miles import CONFIG, GAP, miles_run
-from tests.support.runs import Client
+from tests.support.runs import Client, exit_record, history_record, run_record, wandb_file, write_file
 from tests.support.waiting import until
 from tests.support.wandb_server import WandbServer
 
@@ -95,7 +95,7 @@ def test_a_live_run_is_judged_as_soon_as_its_step_0_is_there(server, tmp_path):
     with Live(server, tmp_path / "job", "live", config=CONFIG) as live:
         log(live, server, ROLLOUT)
         waiting = Waiting(tmp_path, lambda: log(live, server, row(0), row(1)))
-        run = waiting.gate().judged("lab/rl/live")
+        (run,) = waiting.gate().judged("lab/rl/live")
         assert live.alive
     assert (run.verdict, run.gap, run.state) == ("no-range", 0.0150, "running")
     assert run.setup == "miles · Qwen3-0.6B"
@@ -105,7 +105,7 @@ def test_a_run_that_ends_before_step_0_is_told_at_once(server, tmp_path):
     with Live(server, tmp_path / "job", "live", config=CONFIG) as live:
         live.log(ROLLOUT)
         waiting = Waiting(tmp_path, live.finish)
-        run = waiting.gate().judged("lab/rl/live")
+        (run,) = waiting.gate().judged("lab/rl/live")
     assert (run.verdict, len(waiting.naps)) == ("no-step0", 1)
 
 
@@ -116,7 +116,7 @@ def test_the_ranges_of_the_store_judge_and_the_store_stays_as_it_is(server, tmp_
     run_sync(replace(waiting.job, sources=(str(tmp_path),)))
     before = (tmp_path / "step0.db").read_bytes()
     server.add_run("lab", "rl", "new", state="running", config=CONFIG, rows=[ROLLOUT, row(gap=0.0461)])
-    run = waiting.gate().judged("lab/rl/new")
+    (run,) = waiting.gate().judged("lab/rl/new")
     assert (run.verdict, run.range.n) == ("broken", 17)
     assert (tmp_path / "step0.db").read_bytes() == before
 
@@ -146,20 +146,20 @@ def test_a_step_0_that_comes_in_two_rows_is_waited_for(server, tmp_path):
     )
     run = server.add_run("lab", "rl", "two", state="running", config=CONFIG, rows=[ROLLOUT, first])
     waiting = Waiting(tmp_path, lambda: run.write_rows(2, [dict(second)]))
-    assert waiting.gate().judged("lab/rl/two").gap == 0.2
+    assert waiting.gate().judged("lab/rl/two")[0].gap == 0.2
 
 
 def test_a_step_0_that_lacks_a_metric_for_good_is_not_waited_for_long(server, tmp_path):
     first = {"train/step": 0, "train/ppo_kl": 0.0, "train/pg_clipfrac": 0.0}
     server.add_run("lab", "rl", "one", state="running", config=CONFIG, rows=[ROLLOUT, first])
     waiting = Waiting(tmp_path)
-    run = waiting.gate().judged("lab/rl/one")
+    (run,) = waiting.gate().judged("lab/rl/one")
     assert (run.gap, run.verdict, len(waiting.naps)) == (None, "no-range", 2)
 
 
 def test_a_resumed_run_is_told_although_it_goes_on(server, tmp_path):
     server.add_run("lab", "rl", "late", state="running", config=CONFIG, rows=[row(40)])
-    run = Waiting(tmp_path).gate().judged("lab/rl/late")
+    (run,) = Waiting(tmp_path).gate().judged("lab/rl/late")
     assert run.verdict == "no-step0"
     assert "its first row is step 40" in run.reasons[0]
 
@@ -202,7 +202,7 @@ def test_a_server_in_trouble_for_a_while_is_waited_for(server, tmp_path):
         run.write_rows(0, [ROLLOUT, row()])
 
     waiting = Waiting(tmp_path, lambda: server.faults.always("502"), nothing, recover)
-    assert waiting.gate().judged("lab/rl/live").gap == 0.0150
+    assert waiting.gate().judged("lab/rl/live")[0].gap == 0.0150
     assert sum("waiting on" in line for line in waiting.lines) == 1
 
 
@@ -240,8 +240,8 @@ def test_the_newest_run_whose_group_is_or_begins_with_the_name_is_taken(server, 
             rows=[ROLLOUT, row()],
         )  # fmt: skip
     waiting = Waiting(tmp_path)
-    assert waiting.gate().wait("lab/rl", waiting.newest(group="qwen3")).run_id == "newer"
-    assert waiting.gate().wait("lab/rl", waiting.newest(group="qwen3_ab12cd34")).run_id == "older"
+    assert waiting.gate().wait("lab/rl", waiting.newest(group="qwen3"))[0].run_id == "newer"
+    assert waiting.gate().wait("lab/rl", waiting.newest(group="qwen3_ab12cd34"))[0].run_id == "older"
 
 
 def test_a_name_is_looked_for_in_the_same_way_and_our_own_runs_are_none(server, tmp_path):
@@ -252,8 +252,8 @@ def test_a_name_is_looked_for_in_the_same_way_and_our_own_runs_are_none(server, 
         )  # fmt: skip
     server.add_run("lab", "rl", "step0-sync", name="qwen3", job_type=OWN_JOB_TYPE, state="running")
     waiting = Waiting(tmp_path)
-    assert waiting.gate().wait("lab/rl", waiting.newest(name="qwen3")).run_id == "b"
-    assert waiting.gate().wait("lab/rl", waiting.newest(name="qwen3_ab12-RANK_0")).run_id == "a"
+    assert waiting.gate().wait("lab/rl", waiting.newest(name="qwen3"))[0].run_id == "b"
+    assert waiting.gate().wait("lab/rl", waiting.newest(name="qwen3_ab12-RANK_0"))[0].run_id == "a"
 
 
 def test_a_run_of_the_group_that_is_still_to_come_is_waited_for(server, tmp_path):
@@ -265,7 +265,7 @@ def test_a_run_of_the_group_that_is_still_to_come_is_waited_for(server, tmp_path
             log(stack.enter_context(job), server, ROLLOUT, row())
 
         waiting = Waiting(tmp_path, nothing, launch)
-        record = waiting.gate().wait("lab/rl", waiting.newest(group="qwen3"))
+        (record,) = waiting.gate().wait("lab/rl", waiting.newest(group="qwen3"))
     assert (record.run_id, record.group) == ("live", "qwen3_ab12cd34")
 
 
@@ -286,7 +286,7 @@ def test_a_run_of_an_earlier_launch_is_passed_over(server, tmp_path, earlier):
         server.add_run("lab", "rl", "again", group="g", state="running", config=CONFIG, rows=[ROLLOUT, row()])
 
     waiting = Waiting(tmp_path, relaunch)
-    assert waiting.gate().wait("lab/rl", waiting.newest(group="g")).run_id == "again"
+    assert waiting.gate().wait("lab/rl", waiting.newest(group="g"))[0].run_id == "again"
     assert any("lab/rl/before was over before this wait" in line for line in waiting.lines)
 
 
@@ -296,8 +296,8 @@ def test_a_run_that_was_over_is_named_where_no_newer_one_comes_and_judged_on_dem
     with pytest.raises(NoStep0Error, match="No run of lab/rl with group g appeared") as failure:
         waiting.gate().judged("lab/rl", waiting.newest(group="g"))
     assert failure.value.hint == "To judge a run that was over before, give its id: lab/rl/before"
-    assert waiting.gate().judged("lab/rl", waiting.newest(group="g", over=True)).verdict == "broken"
-    assert waiting.gate().judged("lab/rl/before").verdict == "broken"
+    assert waiting.gate().judged("lab/rl", waiting.newest(group="g", over=True))[0].verdict == "broken"
+    assert waiting.gate().judged("lab/rl/before")[0].verdict == "broken"
 
 
 def test_a_run_of_this_launch_that_died_is_the_answer(server, tmp_path):
@@ -306,7 +306,7 @@ def test_a_run_of_this_launch_that_died_is_the_answer(server, tmp_path):
         tmp_path,
         lambda: server.add_run("lab", "rl", "dead", group="g", state="failed", created_at=ago(seconds=-2)),
     )
-    assert waiting.gate().judged("lab/rl", waiting.newest(group="g")).verdict == "no-step0"
+    assert waiting.gate().judged("lab/rl", waiting.newest(group="g"))[0].verdict == "no-step0"
 
 
 def test_no_run_of_that_name_within_the_time(server, tmp_path):
@@ -325,7 +325,7 @@ def test_more_runs_than_one_page_holds_are_looked_through(server, tmp_path):
         rows=[ROLLOUT, row()],
     )  # fmt: skip
     waiting = Waiting(tmp_path)
-    assert waiting.gate().wait("lab/rl", waiting.newest(group="mine")).run_id == "mine"
+    assert waiting.gate().wait("lab/rl", waiting.newest(group="mine"))[0].run_id == "mine"
 
 
 def test_a_stored_run_goes_by_its_name_too(server, tmp_path):
@@ -333,8 +333,8 @@ def test_a_stored_run_goes_by_its_name_too(server, tmp_path):
     waiting = Waiting(tmp_path)
     run_sync(replace(waiting.job, sources=("lab/rl",)))
     run.write_rows(0, [ROLLOUT, row()])
-    assert waiting.gate().wait("qwen3 first try").run_id == "7f3a"
-    assert waiting.gate().wait("7f3a").run_id == "7f3a"
+    assert waiting.gate().wait("qwen3 first try")[0].run_id == "7f3a"
+    assert waiting.gate().wait("7f3a")[0].run_id == "7f3a"
     with pytest.raises(UsageError, match="'7f3b' is neither a W&B project or run nor a path that exists"):
         waiting.gate().wait("7f3b")
 
@@ -353,14 +353,14 @@ def test_a_directory_that_fills_is_waited_for(tmp_path):
         place = client.start("abc", config=CONFIG)
         client.log(ROLLOUT)
         waiting = Waiting(tmp_path, nothing, lambda: write(client, row(0), row(1)))
-        run = waiting.gate().judged(str(place))
+        (run,) = waiting.gate().judged(str(place))
     assert (run.verdict, run.state, run.gap) == ("no-range", "running", 0.0150)
     assert set(waiting.naps) == {2.0}
 
 
 def test_a_directory_that_is_not_there_yet_is_waited_for(tmp_path):
     waiting = Waiting(tmp_path, nothing, (tmp_path / "wandb").mkdir, lambda: miles_run(tmp_path, "abc"))
-    run = waiting.gate().judged(str(tmp_path / "wandb"))
+    (run,) = waiting.gate().judged(str(tmp_path / "wandb"))
     assert (run.run, len(waiting.naps)) == ("team/project/abc", 3)
 
 
@@ -400,7 +400,7 @@ def test_a_directory_with_several_runs_needs_a_name(tmp_path):
     with pytest.raises(UsageError, match="holds 2 runs") as failure:
         waiting.gate().wait(str(tmp_path))
     assert "--group" in failure.value.hint
-    assert waiting.gate().wait(str(tmp_path), waiting.newest(group="qwen3", over=True)).run_id == "new"
+    assert waiting.gate().wait(str(tmp_path), waiting.newest(group="qwen3", over=True))[0].run_id == "new"
 
 
 def test_a_directory_run_of_an_earlier_launch_is_passed_over(tmp_path):
@@ -409,7 +409,7 @@ def test_a_directory_run_of_an_earlier_launch_is_passed_over(tmp_path):
         tmp_path,
         lambda: miles_run(tmp_path, "again", run_group="g", started=int(ago(seconds=-2).timestamp())),
     )
-    assert waiting.gate().wait(str(tmp_path), waiting.newest(group="g")).run_id == "again"
+    assert waiting.gate().wait(str(tmp_path), waiting.newest(group="g"))[0].run_id == "again"
     assert any("/before was over before this wait" in line for line in waiting.lines)
 
 
@@ -422,7 +422,7 @@ def test_a_link_to_a_run_of_an_earlier_launch_is_waited_on_until_it_moves(tmp_pa
         link.symlink_to(miles_run(tmp_path, "again", started=int(ago(seconds=-2).timestamp())))
 
     waiting = Waiting(tmp_path, nothing, relaunch)
-    assert waiting.gate().wait(str(link)).run_id == "again"
+    assert waiting.gate().wait(str(link))[0].run_id == "again"
     assert any("latest-run was over before this wait" in line for line in waiting.lines)
     with pytest.raises(NoStep0Error, match="still leads to a run that was over") as failure:
         Waiting(tmp_path, timeout=timedelta(seconds=5)).gate().wait(str(link))
@@ -434,7 +434,7 @@ def test_an_offline_run_that_ends_before_step_0_is_told_at_once(tmp_path):
         place = client.start("abc", config=CONFIG)
         client.log(ROLLOUT)
         waiting = Waiting(tmp_path, client.finish)
-        assert waiting.gate().judged(str(place)).verdict == "no-step0"
+        assert waiting.gate().judged(str(place))[0].verdict == "no-step0"
 
 
 # ── the rollouts after step 0 ───────────────────────────────────────────────
@@ -448,7 +448,7 @@ def test_the_row_after_the_first_update_is_waited_for_and_compared(server, tmp_p
         log(live, server, ROLLOUT, row(0), row(1))
         later = {"rollout/step": 1}, row(2, gap=0.201)
         waiting = Waiting(tmp_path, nothing, lambda: log(live, server, *later))
-        run = waiting.gate().judged("lab/rl/live", rollouts=2)
+        (run,) = waiting.gate().judged("lab/rl/live", rollouts=2)
     assert (run.verdict, run.gap) == ("broken", 0.0150)
     assert STALE in run.reasons[0]
     assert any(
@@ -459,7 +459,7 @@ def test_the_row_after_the_first_update_is_waited_for_and_compared(server, tmp_p
 def test_an_engine_with_the_new_weights_passes(server, tmp_path):
     run = server.add_run("lab", "rl", "r", state="running", config=TWO, rows=[ROLLOUT, row(0), row(1)])
     waiting = Waiting(tmp_path, lambda: run.write_rows(3, [row(2, gap=0.0153)]))
-    judged = waiting.gate().judged("lab/rl/r", rollouts=2)
+    (judged,) = waiting.gate().judged("lab/rl/r", rollouts=2)
     assert judged.verdict == "no-range"
     assert {check.check: check.outcome for check in judged.checks}["first-update"] == "pass"
     assert waiting.naps == [15.0]
@@ -470,14 +470,14 @@ def test_a_directory_is_waited_for_too(tmp_path):
         place = client.start("abc", config=TWO)
         write(client, ROLLOUT, row(0), row(1))
         waiting = Waiting(tmp_path, *[nothing] * 4, lambda: write(client, row(2, gap=0.201)))
-        run = waiting.gate().judged(str(place), rollouts=2)
+        (run,) = waiting.gate().judged(str(place), rollouts=2)
     assert STALE in run.reasons[0]
 
 
 def test_a_step_0_that_is_broken_is_not_waited_on(server, tmp_path):
     server.add_run("lab", "rl", "r", state="running", config=TWO, rows=[ROLLOUT, row(0, ppo_kl=0.3)])
     waiting = Waiting(tmp_path)
-    run = waiting.gate().judged("lab/rl/r", rollouts=2)
+    (run,) = waiting.gate().judged("lab/rl/r", rollouts=2)
     assert (run.verdict, waiting.naps) == ("broken", [])
 
 
@@ -487,7 +487,7 @@ def test_a_run_that_ends_before_the_first_update_is_judged_by_its_step_0(server,
     def end():
         run.status = "finished"
 
-    judged = Waiting(tmp_path, end).gate().judged("lab/rl/r", rollouts=2)
+    (judged,) = Waiting(tmp_path, end).gate().judged("lab/rl/r", rollouts=2)
     assert judged.verdict == "no-range"
     assert {check.check: check.outcome for check in judged.checks}["first-update"] == "skipped"
 
@@ -496,7 +496,7 @@ def test_where_the_config_does_not_say_where_a_rollout_begins_nothing_is_waited_
     config = CONFIG | {"num_steps_per_rollout": None}
     server.add_run("lab", "rl", "r", state="running", config=config, rows=[ROLLOUT, row(0)])
     waiting = Waiting(tmp_path)
-    judged = waiting.gate().judged("lab/rl/r", rollouts=2)
+    (judged,) = waiting.gate().judged("lab/rl/r", rollouts=2)
     assert waiting.naps == []
     assert "does not say how many optimizer steps" in judged.checks[-1].message
 
@@ -530,7 +530,7 @@ def test_a_driver_that_goes_on_with_its_second_process_is_told_honestly(server, 
     ):
         log(worker, server, ROLLOUT, row(ppo_kl=0.3))
         waiting = Waiting(tmp_path)
-        run = waiting.gate().judged("lab/rl/bad")
+        (run,) = waiting.gate().judged("lab/rl/bad")
 
         def train():
             worker.log(row(1))
@@ -551,7 +551,7 @@ def test_a_server_that_refuses_to_stop_the_run_is_told(server, tmp_path):
     broken(server)
     server.abilities = replace(server.abilities, stop=False)
     waiting = Waiting(tmp_path)
-    stopped = waiting.stop(waiting.gate().judged("lab/rl/bad"))
+    stopped = waiting.stop(*waiting.gate().judged("lab/rl/bad"))
     assert (stopped.asked, stopped.stopped) == (False, False)
     assert "refused" in stopped.says
 
@@ -559,7 +559,7 @@ def test_a_server_that_refuses_to_stop_the_run_is_told(server, tmp_path):
 def test_a_run_that_ended_meanwhile_is_not_asked_to_stop(server, tmp_path):
     run = broken(server)
     waiting = Waiting(tmp_path)
-    judged = waiting.gate().judged("lab/rl/bad")
+    (judged,) = waiting.gate().judged("lab/rl/bad")
     run.status = "failed"
     stopped = waiting.stop(judged)
     assert (stopped.asked, stopped.stopped, run.stop_requested) == (False, True, False)
@@ -569,7 +569,7 @@ def test_a_run_that_ended_meanwhile_is_not_asked_to_stop(server, tmp_path):
 def test_a_server_that_goes_away_before_the_stop_costs_no_verdict(server, tmp_path):
     broken(server)
     waiting = Waiting(tmp_path, stop_wait_s=1.0)
-    judged = waiting.gate().judged("lab/rl/bad")
+    (judged,) = waiting.gate().judged("lab/rl/bad")
     server.faults.always("502")
     stopped = waiting.stop(judged)
     assert (stopped.asked, stopped.stopped) == (False, False)
@@ -579,7 +579,7 @@ def test_a_server_that_goes_away_before_the_stop_costs_no_verdict(server, tmp_pa
 def test_a_server_that_goes_away_after_the_stop_is_told(server, tmp_path):
     broken(server)
     waiting = Waiting(tmp_path, lambda: server.faults.always("502"), stop_wait_s=1.0)
-    stopped = waiting.stop(waiting.gate().judged("lab/rl/bad"))
+    stopped = waiting.stop(*waiting.gate().judged("lab/rl/bad"))
     assert (stopped.asked, stopped.stopped) == (True, False)
     assert "what became of it is not known" in stopped.says
 
@@ -587,6 +587,20 @@ def test_a_server_that_goes_away_after_the_stop_is_told(server, tmp_path):
 def test_a_run_on_disk_has_nobody_to_stop_it(tmp_path):
     place = miles_run(tmp_path, "bad", ppo_kl=0.3, ended=False)
     waiting = Waiting(tmp_path)
-    stopped = waiting.stop(waiting.gate().judged(str(place)))
+    stopped = waiting.stop(*waiting.gate().judged(str(place)))
     assert (stopped.asked, stopped.stopped) == (False, False)
     assert "a run on disk has no server" in stopped.says
+
+
+def test_a_run_of_several_policies_is_judged_policy_by_policy_and_the_gravest_comes_first(tmp_path):
+    rows = [
+        {f"{policy}/{name}": value for name, value in row(step, ppo_kl=kl).items()}
+        for step in (0, 1)
+        for policy, kl in (("solver", 0.0), ("judge", 0.2))
+    ]
+    records = [run_record("two", CONFIG), *map(history_record, rows), exit_record(0)]
+    write_file(tmp_path / "wandb", wandb_file(*records), run_id="two")
+    found = Waiting(tmp_path).gate().judged(str(tmp_path / "wandb"))
+    assert [run.run for run in found] == ["team/project/two#judge", "team/project/two#solver"]
+    assert [run.verdict for run in found] == ["broken", "no-range"]
+    assert [run.policy for run in found] == ["judge", "solver"]

@@ -56,7 +56,7 @@ def job(folder, **changes):
 
 
 def checked(source, folder):
-    one = read_one(str(source), job(folder), every_rollout=True)
+    (one,) = read_one(str(source), job(folder), every_rollout=True)
     return judge_one(one.record, job(folder).loaded, facts=one.facts, later=one.later)
 
 

@@ -602,7 +602,7 @@ def add_quantised(server, run_id, ppo_kl):
 
 
 def check(lab, run_id):
-    one = read_one(f"lab/rl/{run_id}", lab.job)
+    (one,) = read_one(f"lab/rl/{run_id}", lab.job)
     basis = basis_of(one.record, lab.job)
     return judge_one(one.record, lab.job.loaded, basis), basis.said
 
