@@ -118,7 +118,8 @@ class _Pull:
         name, now = self._source.name, self._context.clock()
         items = [item for reading in page.readings for item in self._items(reading)]
         with self._store.transaction():
-            self._new += len(self._store.sources.save_readings(name, items, now=now))
+            new = self._store.sources.save_readings(name, items, now=now)
+            self._new += len({key.partition("#")[0] for key in new})  # policies of one run count as one
             self._store.runs.update(page.updates)
             self._store.runs.mark_deleted(page.deleted, now=now)
             self._store.runs.save_heartbeats(page.heartbeats)
