@@ -338,6 +338,24 @@ class SetupRange:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierStart:
+    """A start of a run before its newest one: which, when, and what became of it.
+
+    Attributes
+    ----------
+    start : int
+        The first is 1.
+    created_at : datetime or None
+        In UTC.
+    """
+
+    start: int
+    created_at: datetime | None
+    verdict: VerdictName
+    gap: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class JudgedRun:
     """One run with its verdict, as every output shows it (``RUN`` of the JSON contract).
 
@@ -355,6 +373,10 @@ class JudgedRun:
         Two-sided probability of a gap at least that far out, were the run healthy.
     policy : str or None
         The policy that this is about, where the run trains several.
+    start, starts : int
+        Which start of the run this is, the newest one, and how many there are.
+    earlier : tuple of EarlierStart
+        The starts before it, the oldest first.
     """
 
     run: str
@@ -378,3 +400,6 @@ class JudgedRun:
     ratio: float | None
     p_value: float | None
     policy: str | None = None
+    start: int = 1
+    starts: int = 1
+    earlier: tuple[EarlierStart, ...] = ()

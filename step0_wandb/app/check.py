@@ -170,7 +170,7 @@ def basis_of(record: RunRecord, job: Job) -> Basis:
     with Store.open(NOWHERE, mode="copy") as store:
         failure = read_into(store, f"wandb:{project}", job).failure
         store.people.follow_tags(now=job.clock())
-        frame = store.runs.frame()
+        frame = store.runs.frame(starts="all")
     if failure is not None:
         return Basis(said=f"no ranges: {failure.message}")
     return Basis(frame, said=f"ranges: {project}, just read, {count(len(frame), 'run')}")
@@ -213,7 +213,7 @@ def _stored(loaded: Loaded) -> pd.DataFrame | None:
     if not store_exists(loaded.store):
         return None
     with Store.open(loaded.store, mode="read") as store:
-        return store.runs.frame()
+        return store.runs.frame(starts="all")
 
 
 def _beside(row: pd.DataFrame, stored: pd.DataFrame | None) -> pd.DataFrame:

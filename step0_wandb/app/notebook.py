@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from step0_wandb.app.sync import Job
     from step0_wandb.explanations.explanation import Explanation
+    from step0_wandb.store.runs import Starts
 
 ORIGIN = "step0_origin"
 """The name in a frame's ``attrs`` under which it remembers where its runs came from."""
@@ -51,6 +52,7 @@ def load_runs(
     store: str | Path | None = None,
     config: Sequence[str] = (),
     metrics: Sequence[str] = (),
+    starts: Starts = "newest",
 ) -> pd.DataFrame:
     """Return runs as a DataFrame, one row a run.
 
@@ -64,6 +66,9 @@ def load_runs(
         Config keys to add as columns, as dotted paths.
     metrics : sequence of str
         Numbers of the step-0 row to add as columns, such as ``rollout/response_len/mean``.
+    starts : {"newest", "all"}
+        ``all``: also the earlier starts of runs that were started again under their id, which are marked
+        in the column ``superseded``.
 
     Returns
     -------
@@ -85,7 +90,7 @@ def load_runs(
     job = job_of(store=store)
     origin = Origin(store=str(job.loaded.store)) if source is None else _read(str(source), job)
     with _open(origin) as opened:
-        frame = opened.runs.frame(config=config, metrics=metrics)
+        frame = opened.runs.frame(config=config, metrics=metrics, starts=starts)
     frame["exact_failed"] = exact_failed(frame)
     frame.attrs[ORIGIN] = origin
     return frame
@@ -115,7 +120,7 @@ def explain(verdicts: pd.DataFrame, run: str) -> Explanation:
     job = job_of()
     profiles, settings = profiles_of(job.loaded), job.loaded.settings.ranges
     with _open(frame.attrs.get(ORIGIN)) as store:
-        every = _changed(store.runs.frame(), frame)
+        every = _changed(store.runs.frame(starts="all"), frame)
         judged = judged_runs(weigh(every, alpha=settings.alpha, broken_ratio=settings.broken_ratio))
         this = next((item for item in judged if item.run == key), None)
         if this is None:

@@ -267,26 +267,31 @@ def profiles_of(loaded: Loaded) -> Profiles:
 
 def judge_store(store: Store, loaded: Loaded, context: Context) -> tuple[str, ...]:
     """Fit and judge every stored run anew; return the keys of the runs that differ from before."""
+    import numpy as np
+
     from step0_wandb.explanations.moves import with_what_changed
     from step0_wandb.ranges.fitness import fitness_table
     from step0_wandb.verdicts.coverage import coverage
     from step0_wandb.verdicts.judge import judged_runs, setup_ranges, weigh
 
     settings, profiles = loaded.settings.ranges, profiles_of(loaded)
-    runs = store.runs.frame(config=keys_of(profiles))
+    runs = store.runs.frame(config=keys_of(profiles), starts="all")
     if loaded.settings.checks.every_rollout:
         runs = later_rollouts.joined(store, runs)
     result = weigh(runs, alpha=settings.alpha, broken_ratio=settings.broken_ratio)
     judged = judged_runs(result)
+    is_superseded = result.runs["superseded"].to_numpy(dtype=bool)
+    superseded = set(result.runs["run"][is_superseded])
+    newest = result.take(np.flatnonzero(~is_superseded))
     installed = Installed(store, Step0Finder(profiles), context)
     on_disk = installed.beside_files
     setups = with_what_changed(setup_ranges(result), result, store, packages=partial(compared, on_disk))
     with store.transaction():
         changed = store.verdicts.save(judged, setups, now=context.clock())
-        kept.save_coverage(store, coverage(judged))
+        kept.save_coverage(store, coverage([run for run in judged if run.run not in superseded]))
         kept.save_goodness(store, goodness_rows(fitness_table(result.model)))
         kept.save_weight_checks(store, weight_log(store, profiles, runs, installed=on_disk))
-        alerting.queue(installed, loaded.settings.alerts, result, clock=context.clock)
+        alerting.queue(installed, loaded.settings.alerts, newest, clock=context.clock)
         write_back.outdate(store)
     return changed
 

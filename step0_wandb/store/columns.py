@@ -29,14 +29,32 @@ NUMBERS = (
     "ceiling",
 )
 COLUMNS = (
-    *("run", "entity", "project", "run_id", "name", "url", "user", "group", "created_at", "state"),
+    *(
+        "run",
+        "entity",
+        "project",
+        "run_id",
+        "policy",
+        "start",
+        "superseded",
+        "name",
+        "url",
+        "user",
+        "group",
+        "created_at",
+        "state",
+    ),
     *("profile", "setup", "ppo_kl", "clip_frac", "gap", "gap_metric", "nan_metrics"),
     *("label", "label_why", "label_who", "accepted_at", "step0", "note", "fit", "conflict"),
     *("ppo_kl_rule", "ppo_kl_limit", "ppo_kl_above", "ppo_kl_broken_from", "ppo_kl_why"),
     *("clip_frac_rule", "clip_frac_limit", "clip_frac_above", "clip_frac_broken_from", "clip_frac_why"),
     *("gap_rule", "gap_why", "ceiling", "ceiling_from", "gap_zero", "switch"),
 )
-"""The columns of a frame of runs, in their order; all but `TIMES`, `NUMBERS` and ``fit`` hold text or None."""
+"""The columns of a frame of runs, in their order.
+
+All but `TIMES`, `NUMBERS`, ``start``, ``superseded`` and ``fit`` hold text or None. ``superseded`` marks a start
+before the newest one of its run: it takes part in the ranges and is not listed.
+"""
 
 
 def columns_of(record: RunRecord, facts: RunFacts) -> Columns:
@@ -51,6 +69,9 @@ def columns_of(record: RunRecord, facts: RunFacts) -> Columns:
         "entity": record.entity,
         "project": record.project,
         "run_id": record.run_id,
+        "policy": record.policy,
+        "start": record.start,
+        "superseded": False,
         "name": record.name,
         "url": record.url,
         "user": record.user,
@@ -137,7 +158,7 @@ def frame_of(rows: Iterable[Columns], wanted: Wanted | None = None) -> pd.DataFr
     return pd.DataFrame(columns)
 
 
-_DTYPES = {**dict.fromkeys(NUMBERS, "float64"), "fit": "bool"}
+_DTYPES = {**dict.fromkeys(NUMBERS, "float64"), "start": "int64", "superseded": "bool", "fit": "bool"}
 
 
 def _rule_columns(check: str, rule: Rule) -> Columns:

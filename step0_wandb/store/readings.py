@@ -28,7 +28,7 @@ from step0_wandb.store.rows import (
 from step0_wandb.store.schema import clean, labels, marks, run_sources, runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Row
 
@@ -108,6 +108,14 @@ class _Incoming:
         return all(before in (after, _NOT_LOGGED) for before, after in zip(kept, found, strict=True))
 
 
+@dataclass(frozen=True, slots=True)
+class _Superseded:
+    """A start that is no longer the newest one of the run with the key `by`."""
+
+    by: str
+    start: int
+
+
 @dataclass(slots=True)
 class _Batch:
     """What is to be written for some readings, by run key.
@@ -116,6 +124,8 @@ class _Batch:
     ----------
     absorbed : dict of str to str
         Runs that turned out to be another one.
+    superseded : dict of str to Superseded
+        Runs that have started again, by the key under which they are stored.
     keys : list of str
         The run that each reading belongs to.
     new : list of str
@@ -125,9 +135,15 @@ class _Batch:
     inserts: list[Columns] = field(default_factory=list)
     updates: dict[tuple[str, ...], list[Columns]] = field(default_factory=dict)
     absorbed: dict[str, str] = field(default_factory=dict)
+    superseded: dict[str, _Superseded] = field(default_factory=dict)
     marks: list[tuple[str, FileMark]] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     new: list[str] = field(default_factory=list)
+
+    def belongs_to(self, key: str, marks: Iterable[FileMark]) -> None:
+        """Note which run a reading with these marks belongs to."""
+        self.keys.append(key)
+        self.marks += [(key, mark) for mark in marks]
 
     def update(self, key: str, columns: Columns) -> None:
         """Change some columns of a run; runs that change the same columns are written together."""
@@ -175,35 +191,75 @@ def _decide(database: Database, items: Sequence[_Incoming]) -> _Batch:
 
 
 def _decide_one(database: Database, batch: _Batch, item: _Incoming, rows: Sequence[Row[Any]]) -> None:
-    own = next((row for row in rows if row.run == item.key), None)
-    whole = next((row for row in rows if item.is_policy_of(row)), None)
+    newest = [row for row in rows if row.superseded_by is None]
+    own = next((row for row in newest if row.run == item.key), None)
+    if own is not None and item.record.start < own.start:
+        _decide_earlier(database, batch, item, rows)
+        return
+    whole = next((row for row in newest if item.is_policy_of(row)), None)
     if whole is not None:  # it was stored before its policies showed
         batch.absorbed[whole.run] = item.key
-    twin = next((row for row in rows if item.is_twin_of(row, database.templates)), None)
-    key = item.key
-    if twin is not None and item.origin == "disk":
-        key = twin.run
+    twin = next((row for row in newest if item.is_twin_of(row, database.templates)), None)
+    key = twin.run if twin is not None and item.origin == "disk" else item.key
+    start = item.record.start if twin is None else max(item.record.start, twin.start)
+    known = twin is not None or own is not None
+    if own is not None and own.start < item.record.start:
+        batch.superseded[own.run] = _Superseded(key, own.start)
+        own = None
+    if twin is not None and key == twin.run:
         if own is not None:
             batch.absorbed[own.run] = key
+        if start != twin.start:
+            batch.update(key, {"start": start})
     else:
         if twin is not None:
             batch.absorbed[twin.run] = key
         if own is not None:
             batch.update(key, _changes(database, own, item))
         else:
-            batch.inserts.append(_insert(database, item))
-            batch.new += [] if twin is not None else [key]
-    batch.keys.append(key)
-    batch.marks += [(key, mark) for mark in item.reading.marks]
+            batch.inserts.append({**_insert(database, item), "run": key, "start": start})
+            batch.new += [] if known else [key]
+    batch.belongs_to(key, item.reading.marks)
+
+
+def _decide_earlier(database: Database, batch: _Batch, item: _Incoming, rows: Sequence[Row[Any]]) -> None:
+    """Take in a start that is not the newest one: seen for the first time, or again."""
+    start = item.record.start
+    own = next((row for row in rows if row.superseded_by == item.key and row.start == start), None)
+    if own is not None:
+        key = own.run
+        batch.update(key, _changes(database, own, item))
+    else:
+        key = superseded_key(item.key, start, {row.run for row in rows})
+        batch.inserts.append({**_insert(database, item), "run": key, "superseded_by": item.key})
+    batch.belongs_to(key, item.reading.marks)
+
+
+def superseded_key(key: str, start: int, taken: Collection[str]) -> str:
+    """Return the key under which an earlier start of a run is stored.
+
+    Examples
+    --------
+    >>> superseded_key("team/rl/job7", 1, taken=())
+    'team/rl/job7@1'
+    """
+    stored = f"{key}@{start}"
+    while stored in taken:  # W&B allows an @ in the id of another run
+        stored += "@"
+    return stored
 
 
 def _insert(database: Database, item: _Incoming) -> Columns:
+    """Return all columns of a new row; those of one statement must have the same names."""
     record = item.record
     return {
         "run": item.key,
         "entity": record.entity,
         "project": record.project,
         "run_id": record.run_id,
+        "policy": record.policy,
+        "start": record.start,
+        "superseded_by": None,
         **_identity(item),
         **_capture(database, item),
     }
@@ -280,6 +336,8 @@ def _text(document: Mapping[str, Json]) -> str:
 
 def _write(database: Database, batch: _Batch, source_id: int) -> None:
     connection = database.connection
+    for key, superseded in batch.superseded.items():
+        _supersede(database, key, superseded)
     if batch.inserts:
         connection.execute(insert(runs), batch.inserts)
     for some in batch.updates.values():
@@ -292,10 +350,8 @@ def _write(database: Database, batch: _Batch, source_id: int) -> None:
         )
     _write_marks(database, batch.marks, numbers, source_id)
     for key, into in batch.absorbed.items():
-        _absorb_label(database, key, into)
-        Outbox(database).rename(key, into)
-        _absorb(database, numbers[key], numbers[into])
-    if batch.inserts or batch.updates or batch.absorbed:
+        _absorb(database, key, into, numbers)
+    if batch.inserts or batch.updates or batch.absorbed or batch.superseded:
         Notes(database).mark_stale()
 
 
@@ -333,8 +389,31 @@ def _numbers(database: Database, keys: Iterable[str]) -> dict[str, int]:
     }
 
 
-def _absorb(database: Database, number: int, into: int) -> None:
+def _supersede(database: Database, key: str, superseded: _Superseded) -> None:
+    """Give an earlier start a key of its own: what was said and sent about it stays with it."""
+    connection = database.connection
+    same_start = (runs.c.superseded_by == superseded.by) & (runs.c.start == superseded.start)
+    connection.execute(delete(runs).where(same_start))  # seen from two sides
+    run_id = select(runs.c.run_id).where(runs.c.run == key).scalar_subquery()
+    taken = connection.execute(select(runs.c.run).where(runs.c.run_id.startswith(run_id))).scalars().all()
+    stored = superseded_key(superseded.by, superseded.start, taken)
+    values = {"run": stored, "superseded_by": superseded.by}
+    connection.execute(update(runs).where(runs.c.run == key).values(values))
+    _rename_label(database, key, stored)
+    Outbox(database).rename(key, stored)
+
+
+def _absorb(database: Database, key: str, into: str, numbers: Mapping[str, int]) -> None:
     """Make one run of two: what hangs on the first goes over to the second."""
+    connection = database.connection
+    _rename_label(database, key, into)
+    Outbox(database).rename(key, into)
+    earlier = update(runs).where(runs.c.superseded_by == key).values(superseded_by=into)
+    connection.execute(earlier)
+    _merge_rows(database, numbers[key], numbers[into])
+
+
+def _merge_rows(database: Database, number: int, into: int) -> None:
     connection = database.connection
     connection.execute(update(marks).where(marks.c.run == number).values(run=into))
     showed = select(run_sources.c.source_id, bindparam("into", into)).where(run_sources.c.run == number)
@@ -342,7 +421,7 @@ def _absorb(database: Database, number: int, into: int) -> None:
     connection.execute(delete(runs).where(runs.c.id == number))
 
 
-def _absorb_label(database: Database, key: str, into: str) -> None:
+def _rename_label(database: Database, key: str, into: str) -> None:
     connection = database.connection
     if connection.execute(select(labels.c.run).where(labels.c.run == into)).first():
         connection.execute(delete(labels).where(labels.c.run == key))

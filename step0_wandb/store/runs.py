@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import and_, func, or_, select, update
 
-from step0_wandb.records import ALIVE, chunks
+from step0_wandb.records import ALIVE, HistoryRow, chunks
 from step0_wandb.store.columns import Wanted, columns_of, frame_of
 from step0_wandb.store.notes import Notes
 from step0_wandb.store.rows import facts_columns, facts_of, identity_of, record_of, rows_of, tags_text
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from step0_wandb.store.database import Database
     from step0_wandb.store.rows import Columns
 
+Starts = Literal["newest", "all"]
 PAGE = 1000
 """Runs that are read at once where each is unpacked."""
 _HEAVY = ("config", "rows")
@@ -62,17 +63,38 @@ class RunStore:
             row = connection.execute(select(runs).where(runs.c.run == key)).first()
             return record_of(row, self._database.templates) if row else None
 
-    def records(self, *, status: str | None = None, setup: str | None = None) -> Iterator[RunRecord]:
+    def whole_record(self, key: str) -> RunRecord | None:
+        """Return the newest start of a run as its source gave it, with the rows of all its policies."""
+        parts = [record for _, record in self._records(_of_run(key), *_of("newest"))]
+        if not parts or parts[0].policy is None:
+            return parts[0] if parts else None
+        values: dict[int, dict[str, float]] = {}
+        for part in parts:
+            for order, name, value in _numbers(part):
+                values.setdefault(order, {})[name] = value
+        rows = tuple(HistoryRow(values[order], order) for order in sorted(values))
+        name = parts[0].name.removesuffix(f"#{parts[0].policy}")
+        config = {key: value for part in parts for key, value in part.config.items()}
+        return replace(parts[0], name=name, policy=None, config=config, rows=rows)
+
+    def records(
+        self, *, status: str | None = None, setup: str | None = None, starts: Starts = "newest"
+    ) -> Iterator[RunRecord]:
         """Yield runs as their sources gave them, by key; of one step-0 status or one setup."""
         pairs = ((runs.c.step0, status), (runs.c.setup, setup))
-        wanted = select(runs).where(*(column == value for column, value in pairs if value))
+        where = (*(column == value for column, value in pairs if value), *_of(starts))
+        return (record for _, record in self._records(*where))
+
+    def _records(self, *where: ColumnElement[bool]) -> Iterator[tuple[str, RunRecord]]:
+        """Yield stored keys with their records, a page at a time: between pages the caller may write."""
+        wanted = select(runs).where(*where)
         last = ""
         while True:
             with self._database.transaction() as connection:
                 page = wanted.where(runs.c.run > last).order_by(runs.c.run).limit(PAGE)
                 rows = connection.execute(page).all()
-                records = [record_of(row, self._database.templates) for row in rows]
-            yield from records
+                found = [(row.run, record_of(row, self._database.templates)) for row in rows]
+            yield from found
             if len(rows) < PAGE:
                 return
             last = rows[-1].run
@@ -132,7 +154,9 @@ class RunStore:
         candidates = (own_key, of_policy if policy else runs.c.run_id == text, runs.c.name == text)
         return next((keys for where in candidates if (keys := self._keys(where))), ())
 
-    def frame(self, *, config: Sequence[str] = (), metrics: Sequence[str] = ()) -> pd.DataFrame:
+    def frame(
+        self, *, config: Sequence[str] = (), metrics: Sequence[str] = (), starts: Starts = "newest"
+    ) -> pd.DataFrame:
         """Return all runs as a DataFrame, one row a run, ordered by key; see `columns.COLUMNS`.
 
         Parameters
@@ -141,10 +165,13 @@ class RunStore:
             Config keys to add as columns, as dotted paths.
         metrics : sequence of str
             Numbers of the step-0 row to add as columns.
+        starts : {"newest", "all"}
+            ``all``: also the starts before the newest one of each run, ``superseded``, which take part in
+            the ranges.
         """
         wanted = Wanted(tuple(config), tuple(metrics))
         with self._database.transaction() as connection:
-            rows = sorted(self._columns(connection, wanted), key=itemgetter("run"))
+            rows = sorted(self._columns(connection, wanted, starts), key=itemgetter("run"))
         return frame_of(rows, wanted)
 
     # ── what changes ────────────────────────────────────────────────────────
@@ -164,7 +191,7 @@ class RunStore:
         with self._database.transaction() as connection:
             for change in updates:
                 for row in connection.execute(select(runs).where(_of_run(change.key))).all():
-                    policy = row.run.removeprefix(change.key)  # "#policy" where the run has several
+                    policy = f"#{row.policy}" if row.policy else ""
                     columns = {
                         "name": change.name and change.name + policy,
                         "state": change.state,
@@ -186,7 +213,8 @@ class RunStore:
 
     def _keys(self, *where: ColumnElement[bool]) -> tuple[str, ...]:
         with self._database.transaction() as connection:
-            return tuple(connection.execute(select(runs.c.run).where(*where).order_by(runs.c.run)).scalars())
+            wanted = select(runs.c.run).where(runs.c.superseded_by.is_(None), *where).order_by(runs.c.run)
+            return tuple(connection.execute(wanted).scalars())
 
     def _update(self, row: Row[Any], columns: Columns) -> None:
         """Write the columns that differ; the runs must be judged again then."""
@@ -195,12 +223,13 @@ class RunStore:
             self._database.connection.execute(update(runs).where(runs.c.id == row.id).values(changes))
             Notes(self._database).mark_stale()
 
-    def _columns(self, connection: Connection, wanted: Wanted) -> Iterator[Columns]:
+    def _columns(self, connection: Connection, wanted: Wanted, starts: Starts) -> Iterator[Columns]:
         database = self._database
         heavy = bool(wanted.names())
         needed = [column for column in runs.c if heavy or column.name not in _HEAVY]
         labeled = (labels.c.label, labels.c.why.label("label_why"), labels.c.who.label("label_who"))
         joined: Select[Any] = select(*needed, *labeled).outerjoin(labels, labels.c.run == runs.c.run)
+        joined = joined.where(*_of(starts))
         accepted = {row.setup: row.at for row in connection.execute(select(accepts))}
         for row in connection.execute(joined):
             rows = rows_of(row, database.templates) if wanted.metrics else ()
@@ -212,6 +241,8 @@ class RunStore:
             run, facts = identity_of(row, config=config, rows=rows), facts_of(row, database.plans, rows)
             yield {
                 **columns_of(run, facts),
+                "run": row.run,
+                "superseded": row.superseded_by is not None,
                 **(wanted.columns_of(run, facts) if heavy else {}),
                 "label": row.label,
                 "label_why": row.label_why,
@@ -219,6 +250,18 @@ class RunStore:
                 "accepted_at": accepted.get(row.setup),
                 "conflict": row.conflict,
             }
+
+
+def _numbers(record: RunRecord) -> Iterator[tuple[int, str, float]]:
+    """Yield the numbers of a policy's rows under the names that the run gave them."""
+    for row in record.rows:
+        for name, value in row.values.items():  # noqa: PD011 - not a DataFrame
+            # W&B's own columns, such as _step, belong to the row and not to a policy.
+            yield row.order, name if name.startswith("_") else f"{record.policy}/{name}", value
+
+
+def _of(starts: Starts) -> list[ColumnElement[bool]]:
+    return [runs.c.superseded_by.is_(None)] if starts == "newest" else []
 
 
 def _of_run(key: str) -> ColumnElement[bool]:

@@ -26,7 +26,7 @@ from sqlalchemy import (
 if TYPE_CHECKING:
     from sqlalchemy import Dialect
 
-VERSION = 5
+VERSION = 7
 """The version of the schema below; the migration that makes it has the same number."""
 APPLICATION_ID = 0x53_74_65_70
 """Tells a store from the SQLite files of other programs ("Step"; ``PRAGMA application_id``)."""
@@ -108,6 +108,9 @@ runs = Table(
     Column("entity", Words, nullable=False),
     Column("project", Words, nullable=False),
     Column("run_id", Words, nullable=False, index=True),
+    Column("policy", Words),
+    Column("start", Integer, nullable=False, server_default="1"),
+    Column("superseded_by", Words, index=True),
     Column("origin", Text, nullable=False),
     Column("name", Words, nullable=False),
     Column("url", Words),
@@ -139,7 +142,13 @@ runs = Table(
     Column("step0_row", Text),
     Column("setup", Words),
     Column("plan_id", ForeignKey("plans.id")),
+    Column("observed", LargeBinary),
 )
+"""A row for each start of each policy of a run.
+
+The newest start has the run's key; an earlier one has `superseded_key` and names the run's key in
+``superseded_by``.
+"""
 
 run_sources = Table(
     "run_sources",

@@ -50,8 +50,9 @@ class SourceStore:
     def states(self) -> tuple[SourceState, ...]:
         """Return when each source was last read, and how many runs came from it; by name."""
         count = (
-            select(sources.c.source, sources.c.read_at, func.count(run_sources.c.run).label("runs"))
+            select(sources.c.source, sources.c.read_at, func.count(runs.c.run_id.distinct()).label("runs"))
             .outerjoin(run_sources, run_sources.c.source_id == sources.c.id)
+            .outerjoin(runs, runs.c.id == run_sources.c.run)
             .group_by(sources.c.id)
             .order_by(sources.c.source)
         )
@@ -65,19 +66,19 @@ class SourceStore:
             names=self._names(source),
             names_without_step0=_run_ids(self._runs.keys(source=source, status="no-step0")),
             marks=self._marks(source),
-            record=self._runs.record,
+            record=self._runs.whole_record,
         )
 
     def _names(self, source: str) -> dict[str, str]:
         """Return the display names of a source's runs by id."""
         shown = (
-            select(runs.c.run_id, runs.c.name)
+            select(runs.c.run_id, runs.c.name, runs.c.policy)
             .join(run_sources, run_sources.c.run == runs.c.id)
             .join(sources, sources.c.id == run_sources.c.source_id)
-            .where(sources.c.source == source, runs.c.deleted_at.is_(None))
+            .where(sources.c.source == source, runs.c.deleted_at.is_(None), runs.c.superseded_by.is_(None))
         )
         with self._database.transaction() as connection:
-            return {row.run_id: row.name for row in connection.execute(shown)}
+            return {row.run_id: row.name.removesuffix(f"#{row.policy}") for row in connection.execute(shown)}
 
     def cursor(self, source: str) -> dict[str, Json] | None:
         """Return where reading of a source stopped, as it was saved; None where nothing was."""
@@ -125,14 +126,18 @@ class SourceStore:
 
     def _marks(self, source: str) -> dict[str, FileMark]:
         columns = (column for column in marks.c if column.name not in ("source_id", "run"))
+        key = func.coalesce(runs.c.superseded_by, runs.c.run, "")
         wanted = (
-            select(*columns, func.coalesce(runs.c.run, "").label("run"))
+            select(*columns, key.label("run"))
             .join(sources, sources.c.id == marks.c.source_id)
             .outerjoin(runs, runs.c.id == marks.c.run)
             .where(sources.c.source == source)
         )
         with self._database.transaction() as connection:
-            return {row["path"]: FileMark(**row) for row in connection.execute(wanted).mappings()}
+            return {
+                row["path"]: FileMark(**{**row, "run": row["run"].partition("#")[0]})
+                for row in connection.execute(wanted).mappings()
+            }
 
     def _number(self, source: str) -> int:
         """Return the row of a source; may add it."""

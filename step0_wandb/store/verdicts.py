@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from dataclasses import replace
 from hashlib import blake2b
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from sqlalchemy import case, delete, func, insert, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
-from step0_wandb.records import VERDICTS, CheckResult, JudgedRun, SetupRange
+from step0_wandb.records import VERDICTS, CheckResult, EarlierStart, JudgedRun, SetupRange, chunks
 from step0_wandb.store.notes import CHANGED_AT, Notes
 from step0_wandb.store.rows import METRICS
 from step0_wandb.store.schema import clean, labels, ranges, runs, verdicts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import ColumnElement, Row, Select
+    from sqlalchemy import ColumnElement, Connection, Row, Select
 
     from step0_wandb.records import Json
     from step0_wandb.store.database import Database
@@ -29,8 +31,22 @@ _DECIDED = (*METRICS, "profile", "setup", "gap_metric", "verdict", "label", "rea
 """The fields of a `JudgedRun` that judging decides; who the run is stands in the table ``runs``."""
 _NEWS = ("verdict", "label", *METRICS)
 """The fields whose change people want to hear about; a range moves a little with every new run."""
-_IDENTITY = [runs.c[name] for name in ("run", "name", "url", "user", "group", "created_at", "state")]
+_IDENTITY = [
+    runs.c[name] for name in ("run", "policy", "start", "name", "url", "user", "group", "created_at", "state")
+]
+PAGE = 1000
+"""Verdicts that are read at once."""
 _GRAVITY = case({name: at for at, name in enumerate(VERDICTS)}, value=verdicts.c.verdict)
+
+
+class RunFilters(TypedDict, total=False):
+    """Which runs are wanted; see `VerdictStore.iterate`."""
+
+    verdict: Collection[str] | None
+    since: datetime | None
+    user: str | None
+    setup: str | None
+    keys: Collection[str] | None
 
 
 class VerdictStore:
@@ -48,7 +64,8 @@ class VerdictStore:
         Returns
         -------
         tuple of str
-            The keys of the runs whose verdict, label, or values differ from before, sorted.
+            The keys of the runs whose verdict, label, or values differ from before, sorted; none of
+            starts that are not the newest of their run.
 
         Raises
         ------
@@ -57,7 +74,7 @@ class VerdictStore:
         """
         with self._database.transaction() as connection:
             old = (verdicts.c.digest, verdicts.c.template, verdicts.c.body, verdicts.c.changed_at)
-            joined: Select[Any] = select(runs.c.id, runs.c.run, *old).outerjoin(
+            joined: Select[Any] = select(runs.c.id, runs.c.run, runs.c.superseded_by, *old).outerjoin(
                 verdicts, verdicts.c.run == runs.c.id
             )
             stored = {row.run: row for row in connection.execute(joined)}
@@ -69,7 +86,7 @@ class VerdictStore:
                 digest = _digest(document)
                 if digest != row.digest:
                     is_news = self._is_news(row, document)
-                    changed += [run.run] if is_news else []
+                    changed += [run.run] if is_news and row.superseded_by is None else []
                     columns.append(
                         {
                             "run": row.id,
@@ -86,7 +103,11 @@ class VerdictStore:
             self._notes.mark_stale(stale=False)
         return tuple(sorted(changed))
 
-    def runs(
+    def runs(self, **filters: Unpack[RunFilters]) -> list[JudgedRun]:
+        """Return stored verdicts as a list; see `iterate`."""
+        return list(self.iterate(**filters))
+
+    def iterate(
         self,
         *,
         verdict: Collection[str] | None = None,
@@ -94,10 +115,10 @@ class VerdictStore:
         user: str | None = None,
         setup: str | None = None,
         keys: Collection[str] | None = None,
-    ) -> list[JudgedRun]:
-        """Return stored verdicts: the gravest first, of these the newest first.
+    ) -> Iterator[JudgedRun]:
+        """Yield stored verdicts: the gravest first, of these the newest first.
 
-        Name, state and label are today's, verdict and reasons those of the last sync.
+        Only so many are in memory at a time as are read at once. Name, state and label are today's, verdict and reasons those of the last sync.
 
         Parameters
         ----------
@@ -112,7 +133,7 @@ class VerdictStore:
         keys : collection of str, optional
             Only these runs.
         """
-        where: list[ColumnElement[bool]] = []
+        where: list[ColumnElement[bool]] = [runs.c.superseded_by.is_(None)]
         if verdict is not None:
             where.append(verdicts.c.verdict.in_(verdict))
         if since is not None:
@@ -122,21 +143,26 @@ class VerdictStore:
         if setup is not None:
             where.append(runs.c.setup.icontains(setup, autoescape=True))
         only = None if keys is None else {clean(key) for key in keys}
-        wanted: Select[Any] = (
-            select(*_IDENTITY, verdicts.c.template, verdicts.c.body, labels.c.label)
+        wanted = (
+            select(runs.c.id, runs.c.run)
             .join(verdicts, verdicts.c.run == runs.c.id)
-            .outerjoin(labels, labels.c.run == runs.c.run)
             .where(*where)
             .order_by(_GRAVITY, runs.c.created_at.desc().nulls_last(), runs.c.run)
         )
         with self._database.transaction() as connection:
-            return [
-                self._judged(row) for row in connection.execute(wanted) if only is None or row.run in only
-            ]
+            numbers = [row.id for row in connection.execute(wanted) if only is None or row.run in only]
+            earlier = self._earlier_starts(connection)
+        for some in chunks(numbers, PAGE):
+            yield from self._read(some, earlier)
 
     def counts(self) -> dict[str, int]:
         """Return how many runs have each verdict, the gravest first; verdicts without runs are left out."""
-        counted = select(verdicts.c.verdict, func.count().label("runs")).group_by(verdicts.c.verdict)
+        counted = (
+            select(verdicts.c.verdict, func.count().label("runs"))
+            .join(runs, runs.c.id == verdicts.c.run)
+            .where(runs.c.superseded_by.is_(None))
+            .group_by(verdicts.c.verdict)
+        )
         with self._database.transaction() as connection:
             found = {row.verdict: row.runs for row in connection.execute(counted)}
         return {verdict: found[verdict] for verdict in VERDICTS if verdict in found}
@@ -158,23 +184,53 @@ class VerdictStore:
         packed = self._database.templates.pack("verdict", document)
         return {"template": packed.template, "body": packed.body}
 
+    def _earlier_starts(self, connection: Connection) -> Mapping[str, Sequence[EarlierStart]]:
+        """Return the starts before the newest one of each run that has some, the oldest first."""
+        wanted = (
+            select(runs.c.superseded_by, runs.c.start, runs.c.created_at, runs.c.gap, verdicts.c.verdict)
+            .join(verdicts, verdicts.c.run == runs.c.id)
+            .where(runs.c.superseded_by.is_not(None))
+            .order_by(runs.c.start)
+        )
+        found: dict[str, list[EarlierStart]] = defaultdict(list)
+        for row in connection.execute(wanted):
+            start = EarlierStart(row.start, row.created_at, row.verdict, row.gap)
+            found[row.superseded_by].append(start)
+        return found
+
+    def _read(
+        self, numbers: Sequence[int], earlier: Mapping[str, Sequence[EarlierStart]]
+    ) -> Iterator[JudgedRun]:
+        """Yield the runs with these row numbers, in their order."""
+        wanted: Select[Any] = (
+            select(runs.c.id, *_IDENTITY, verdicts.c.template, verdicts.c.body, labels.c.label)
+            .join(verdicts, verdicts.c.run == runs.c.id)
+            .outerjoin(labels, labels.c.run == runs.c.run)
+            .where(runs.c.id.in_(numbers))
+        )
+        with self._database.transaction() as connection:
+            rows = {row.id: row for row in connection.execute(wanted)}
+            found = [self._judged(rows[number]) for number in numbers if number in rows]
+        for run in found:
+            before = tuple(earlier.get(run.run, ()))
+            yield replace(run, starts=run.start, earlier=before) if before else run
+
     def _judged(self, row: Row[Any]) -> JudgedRun:
         fields = cast("dict[str, Any]", self._database.templates.unpack(row.template, row.body))
         checks, used = fields.pop("checks"), fields.pop("range")
         fields |= {column.name: getattr(row, column.name) for column in (*_IDENTITY, labels.c.label)}
-        fields["policy"] = row.run.partition("#")[2] or None
         fields["reasons"] = tuple(fields["reasons"])
         fields["checks"] = tuple(CheckResult(**checks[at]) for at in sorted(checks, key=int))
         return JudgedRun(**fields, range=SetupRange(**used) if used else None)
 
     def _write(self, columns: list[Columns], gone: list[int]) -> None:
         statement = upsert(verdicts)
-        replace = {
+        values = {
             column.name: statement.excluded[column.name] for column in verdicts.c if not column.primary_key
         }
         connection = self._database.connection
         if columns:
-            connection.execute(statement.on_conflict_do_update(index_elements=["run"], set_=replace), columns)
+            connection.execute(statement.on_conflict_do_update(index_elements=["run"], set_=values), columns)
         for number in gone:
             connection.execute(delete(verdicts).where(verdicts.c.run == number))
 
