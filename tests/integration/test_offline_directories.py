@@ -70,16 +70,94 @@ def test_a_run_id_in_two_projects_is_two_runs(tmp_path):
     ]
 
 
-def test_of_restarts_the_first_that_has_the_metric_counts(tmp_path):
+def test_each_directory_with_its_own_step_0_is_a_start_with_its_own_rows_and_config(tmp_path):
     directory(tmp_path, 0, rollout(**{"rollout/start": 1}), exit_record(1), lived=10, config={"lr": 1})
-    directory(tmp_path, 20, rollout(**{"rollout/start": 2}), training(0), lived=10, config={"lr": 2})
+    directory(tmp_path, 20, rollout(**{"rollout/start": 2}), training(0), lived=10, config={"lr": 2, "a": 1})
     directory(tmp_path, 40, rollout(**{"rollout/start": 3}), training(0, gap=0.5), lived=10, config={"lr": 3})
+    first, second = sync(tmp_path)
+    assert [reading.record.key for reading in (first, second)] == ["team/project/abc"] * 2
+    assert [reading.record.start for reading in (first, second)] == [1, 2]
+    assert [step0(reading).gap for reading in (first, second)] == [0.0152, 0.5]
+    assert [step0(reading).row["rollout/start"] for reading in (first, second)] == [2, 3]
+    assert [reading.record.config for reading in (first, second)] == [{"lr": 2, "a": 1}, {"lr": 3}]
+    assert [reading.record.created_at for reading in (first, second)] == [
+        BEGAN + timedelta(minutes=20),
+        BEGAN + timedelta(minutes=40),
+    ]
+    assert second.record.state == "running", "the last start has no exit record"
+    assert sorted(mark.path for reading in (first, second) for mark in reading.marks) == [
+        str(path.resolve()) for path in sorted(tmp_path.rglob("*.wandb"))
+    ]
+
+
+def test_a_start_that_was_resumed_above_the_first_step_is_none_of_its_own(tmp_path):
+    directory(tmp_path, 0, training(0), training(1), exit_record(1), lived=10)
+    directory(tmp_path, 20, training(1, gap=0.5), training(2), lived=10)
     (reading,) = sync(tmp_path)
-    assert step0(reading).gap == 0.0152
-    assert step0(reading).row["rollout/start"] == 2
-    assert all(row.values.get(GAP, 0.0152) == 0.0152 for row in reading.record.rows)
-    assert reading.record.config == {"lr": 2}
-    assert reading.record.state == "running", "the last start has no exit record"
+    assert (step0(reading).gap, reading.record.start) == (0.0152, 1)
+
+
+def test_a_start_from_the_beginning_counts_after_one_that_was_resumed(tmp_path):
+    directory(tmp_path, 0, training(7, gap=0.5), training(8), lived=10)
+    directory(tmp_path, 20, training(0), training(1), lived=10)
+    (reading,) = sync(tmp_path)
+    assert (step0(reading).status, step0(reading).gap, reading.record.start) == ("found", 0.0152, 1)
+
+
+def test_a_copy_of_a_directory_is_not_a_start(tmp_path):
+    path = directory(tmp_path, 0, training(0, _timestamp=1767225700.5), training(1), lived=10)
+    copy = tmp_path / "backup" / path.parent.name
+    copy.mkdir(parents=True)
+    (copy / path.name).write_bytes(path.read_bytes())
+    (reading,) = sync(tmp_path)
+    assert reading.record.start == 1
+    assert len(reading.marks) == 2
+
+
+def test_trainers_of_two_policies_that_live_at_the_same_time_are_one_start(tmp_path):
+    for minute, policy in enumerate(("solver", "judge")):
+        values = {f"{policy}/train/step": 0, f"{policy}/train/ppo_kl": 0.0, f"{policy}/{GAP}": 0.01 + minute}
+        later = {**values, f"{policy}/train/step": 1}
+        directory(tmp_path, minute, history_record(values), history_record(later), lived=60)
+    (reading,) = sync(tmp_path)
+    names = {name for row in reading.record.rows for name in row.values}
+    assert {f"solver/{GAP}", f"judge/{GAP}"} <= names
+
+
+@pytest.mark.parametrize("first_known", [True, False])
+def test_a_named_directory_is_judged_by_what_it_logged_itself(tmp_path, first_known):
+    paths = [
+        directory(tmp_path, 0, training(0), training(1), exit_record(1), lived=10, config={"lr": 1}),
+        directory(tmp_path, 20, training(0, gap=0.063), exit_record(0), lived=10, config={"lr": 2}),
+    ]
+    memory = Memory()
+    if first_known:
+        sync(tmp_path, memory)
+    found = [reading.record for path in paths for reading in sync(path.parent)]
+    assert [record.start for record in found] == [1, 2]
+    assert [record.config["lr"] for record in found] == [1, 2]
+    assert [record.state for record in found] == ["failed", "finished"]
+
+
+def test_a_named_directory_that_has_logged_nothing_yet_has_no_step_0(tmp_path):
+    directory(tmp_path, 0, training(0), training(1), exit_record(1), lived=10)
+    path = directory(tmp_path, 20, lived=10)
+    (reading,) = sync(path.parent)
+    assert (step0(reading).status, reading.record.state, reading.record.start) == ("pending", "running", 2)
+
+
+def test_a_later_start_has_its_whole_config_whenever_it_was_read(tmp_path):
+    memory = Memory()
+    directory(tmp_path, 0, training(0), training(1), exit_record(1), lived=10, config={"old": 1, "lr": 1})
+    sync(tmp_path, memory)
+    path = directory(tmp_path, 20, lived=10, config={"lr": 2})
+    (before,) = sync(tmp_path, memory)
+    assert (before.record.start, before.record.config) == (1, {"old": 1, "lr": 1})
+    path.write_bytes(append(path.read_bytes(), training(0, gap=0.063)))
+    (after,) = sync(tmp_path, memory)
+    assert (after.record.start, step0(after).gap, after.record.config) == (2, 0.063, {"lr": 2})
+    path.write_bytes(append(path.read_bytes(), training(0, gap=0.063), training(1)))
+    assert [reading.record.start for reading in sync(tmp_path, memory)] == [2]
 
 
 def test_rows_of_another_start_do_not_mix_in_whenever_they_are_read(tmp_path):
@@ -99,16 +177,14 @@ def test_rows_of_another_start_do_not_mix_in_whenever_they_are_read(tmp_path):
     assert "rollout/early" not in step0(reading).row
 
 
-def test_a_restart_that_appears_after_the_capture_changes_only_the_state(tmp_path):
+def test_a_start_that_appears_later_is_the_second(tmp_path):
     directory(tmp_path, 0, rollout(), training(0), training(1), exit_record(1), lived=10)
     memory = Memory()
     (first,) = sync(tmp_path, memory)
-    assert first.record.state == "failed"
+    assert (first.record.state, first.record.start) == ("failed", 1)
     directory(tmp_path, 30, rollout(**{"rollout/again": 1}), training(0, gap=0.5), training(1), lived=10)
-    offline = offline_source(tmp_path)
-    (second,) = memory.keep(offline.readings(memory))
-    assert second.record.rows == first.record.rows
-    assert second.record.state == "running"
+    (second,) = sync(tmp_path, memory)
+    assert (step0(second).gap, second.record.state, second.record.start) == (0.5, "running", 2)
     assert len(second.marks) == 2
     assert list(offline_source(tmp_path).readings(memory)) == []
 
@@ -120,9 +196,12 @@ def test_a_capture_outlives_its_directory(tmp_path):
     sync(tmp_path, memory)
     captured.unlink()
     captured.parent.rmdir()
-    directory(tmp_path, 20, filler_record(10), training(0, gap=0.5), lived=11)
+    directory(tmp_path, 20, filler_record(10), rollout(), lived=11)
     (reading,) = sync(tmp_path, memory)
     assert step0(reading).gap == 0.0152
+    directory(tmp_path, 20, filler_record(10), rollout(), training(0, gap=0.5), lived=12)
+    (reading,) = sync(tmp_path, memory)
+    assert (step0(reading).gap, reading.record.start) == (0.5, 2)
 
 
 def test_directories_that_grow_in_turns_are_histories_of_their_own(tmp_path):
@@ -133,19 +212,38 @@ def test_directories_that_grow_in_turns_are_histories_of_their_own(tmp_path):
         paths[number].write_bytes(append(paths[number].read_bytes(), record))
         offline = offline_source(tmp_path)
         (reading,) = memory.keep(offline.readings(memory))
-        assert offline.counts.bytes_read < 4 * len(record) + 1000, "only what is new"
-        assert step0(reading).gap == [None, 0.02, 0.02][number]
+        assert offline.counts.bytes_read < 4 * len(record) + 1500, "only what is new"
+        assert step0(reading).gap == [None, 0.02, 0.5][number]
 
 
-def test_an_earlier_directory_is_read_as_far_as_a_later_one_before_that_counts(tmp_path):
+def test_each_directory_is_read_up_to_its_own_step_0(tmp_path):
     early = [filler_record(50_000)] * 30
     directory(tmp_path, 0, *early, training(0, gap=0.02), *early)
-    directory(tmp_path, 1, *early[:25], rollout(), *early[:8], training(0, gap=0.5), *early)
+    directory(tmp_path, 1, rollout(), training(0, gap=0.5), *early)
+    assert sorted(step0(reading).gap for reading in sync(tmp_path)) == [0.02, 0.5]
+
+
+@pytest.mark.parametrize("before", [10_000, 200_000, 3_000_000])
+def test_rows_of_the_first_rollout_count_wherever_they_stand_in_their_directory(tmp_path, before):
+    fillers = [filler_record(50_000)] * (before // 50_000)
+    directory(tmp_path, 0, training(0), training(1), lived=90)
+    directory(tmp_path, 1, *fillers, rollout(**{"rollout/entropy": 0.25}), rollout(1), lived=90)
     (reading,) = sync(tmp_path)
-    assert step0(reading).gap == 0.02
+    assert step0(reading).row["rollout/entropy"] == 0.25
 
 
-def test_reading_stops_everywhere_once_one_directory_is_decided(tmp_path):
+def test_a_directory_that_is_far_behind_the_first_rollout_is_read_no_further(tmp_path):
+    fillers = [filler_record(100_000)] * 100
+    directory(tmp_path, 0, training(0), training(1), *fillers)
+    directory(tmp_path, 1, *(rollout(step) for step in range(5)), *fillers)
+    offline = offline_source(tmp_path)
+    (reading,) = offline.readings(Memory())
+    assert all(mark.settled for mark in reading.marks)
+    assert offline.counts.bytes_read < 1.5 * MB, "of 20 MB"
+
+
+def test_a_directory_without_rows_is_read_so_far_and_no_further(tmp_path, monkeypatch):
+    monkeypatch.setattr(directories, "REACH", 3 * MB)
     for minute in (0, 1, 3, 4):
         directory(tmp_path, minute, *[filler_record(100_000)] * 100)
     directory(tmp_path, 2, filler_record(1_100_000), training(0), *[filler_record(100_000)] * 100)
@@ -153,7 +251,7 @@ def test_reading_stops_everywhere_once_one_directory_is_decided(tmp_path):
     (reading,) = offline.readings(Memory())
     assert step0(reading).gap == 0.0152
     assert all(mark.settled for mark in reading.marks)
-    assert offline.counts.bytes_read < 5 * 3 * MB, "of 54 MB"
+    assert offline.counts.bytes_read < 5 * 5 * MB, "of 54 MB"
 
 
 def test_a_long_run_without_metrics_is_given_up_over_all_directories(tmp_path, monkeypatch):
@@ -184,14 +282,14 @@ def test_the_end_is_the_exit_record_written_last_unless_another_start_goes_on(tm
     for minute, (code, until) in enumerate(ends):
         records = [] if code is None else [exit_record(code)]
         directory(tmp_path, minute, training(0), *records, lived=until - minute)
-    assert sync(tmp_path, now=BEGAN + timedelta(hours=3))[0].record.state == state
+    assert sync(tmp_path, now=BEGAN + timedelta(hours=3))[-1].record.state == state
 
 
 def test_a_restart_that_goes_silent_crashes_by_mere_time(tmp_path):
     directory(tmp_path, 0, training(0), exit_record(1), lived=10)
     directory(tmp_path, 20, training(0), lived=60)
     memory = Memory()
-    assert sync(tmp_path, memory)[0].record.state == "running"
+    assert sync(tmp_path, memory)[-1].record.state == "running"
     assert [r.record.state for r in sync(tmp_path, memory, NOW + timedelta(days=2))] == ["crashed"]
     assert sync(tmp_path, memory, NOW + timedelta(days=3)) == []
 

@@ -1,41 +1,48 @@
-"""All directories of one run id, read as one run.
+"""All directories of one run id: which of them are one start of the run, and what each start logged.
 
 W&B's shared mode writes one directory a process: the driver's has the config and the exit record, the
-trainer's the metrics. Restarts under one run id also write one directory each. These rules keep the two
-apart:
+trainer's the metrics. A job that is started again under its run id writes new directories. These rules
+keep the two apart:
 
 * Each directory is a history of its own; whether step 0 is decided is asked of each alone.
-* Directories are in the order in which they began, by the time in their names, then by path. The
-  metrics of the first one that has any are the run's (the capture). A later one that has metrics again
-  is a restart, and none of its rows count.
-* Rows without metrics (evaluation, rollouts) come from the directories that lived at the same time as
-  the capture's: one that began after the capture's last write, or was last written before the capture
-  began, belongs to another start.
-* The config is what the directories make of it one after the other, and the capture's own on top.
-* The end is the exit record that was written last. If any directory was still written a minute later,
-  it is a restart that goes on.
+* Directories are in the order in which they began, by the time in their names, then by path.
+* A directory that has metrics is a start, unless it goes on above the first step (it was resumed), has the
+  very rows of an earlier one (it is a copy), or has other metrics and lived at the same time (it is another
+  trainer of the same start).
+* A directory without metrics (evaluation, rollouts) belongs to the start that lived at the same time; of
+  several to the one that began nearest.
+* The config of a start is what its directories make of it one after the other, and that of the directory
+  with the metrics on top.
+* The end of the run is the exit record that was written last. If any directory was still written a minute
+  later, it is a start that goes on.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial, reduce
 from typing import TYPE_CHECKING
 
-from step0_wandb.records import OWN_JOB_TYPE, RunRecord
+from step0_wandb.records import ALIVE, OWN_JOB_TYPE, RunRecord
 from step0_wandb.sources.base import Reading
 from step0_wandb.sources.offline.messages import RunInfo
-from step0_wandb.sources.offline.runfile import TURN
+from step0_wandb.sources.offline.runfile import TURN, RunFile
+from step0_wandb.step0.policies import split_policies
 from step0_wandb.text.redact import scrub
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from step0_wandb.records import HistoryRow, Json
-    from step0_wandb.sources.offline.runfile import Lookout, RunFile
+    from step0_wandb.sources.offline.messages import ConfigChange
+    from step0_wandb.sources.offline.runfile import Lookout
 
 FIRST_TURN = 128 * 1024
 """In bytes. Most runs are decided in the first turn; the next ones grow up to `TURN`."""
+
+REACH = 64 * 1024 * 1024
+"""In bytes; of a run that has its step 0 each directory is read so far for what else it logged then."""
 
 GIVE_UP = 256 * 1024 * 1024
 """In bytes; a run that has shown no step 0 in so much will not show it."""
@@ -57,6 +64,28 @@ def state_of(files: Sequence[RunFile], now: datetime) -> str:
     return next((end for end in _ENDS if end in ends), "finished")
 
 
+@dataclass(slots=True)
+class Start:
+    """One start of a run.
+
+    Attributes
+    ----------
+    files : list of RunFile
+        Its directories; none where they are gone and the store alone knows it.
+    rows : tuple of HistoryRow
+        The rows that carry metrics.
+    number : int
+        The first is 1.
+    is_stored : bool
+        Whether it is the start that was the newest one before this reading.
+    """
+
+    files: list[RunFile] = field(default_factory=list)
+    rows: tuple[HistoryRow, ...] = ()
+    number: int = 1
+    is_stored: bool = False
+
+
 class Directories:
     """The directories of one run, and what this reading and earlier ones found in them.
 
@@ -67,7 +96,7 @@ class Directories:
     files : iterable of RunFile
         One for each directory.
     prior : RunRecord or None
-        The run as it was read before; None if no file has a mark.
+        The newest start of the run as it was read before; None if no file has a mark.
 
     Attributes
     ----------
@@ -80,6 +109,7 @@ class Directories:
     ) -> None:
         self.key = key
         self.files = tuple(sorted(files, key=lambda file: (file.stamp, file.path)))
+        self.bytes_read_again = 0
         self._prior = prior
         self._lookout = lookout
         self._config: dict[str, Json] = dict(prior.config) if prior else {}
@@ -90,17 +120,12 @@ class Directories:
             self._apply(file)
 
     @property
-    def info(self) -> RunInfo:
-        """Return who the run is, as far as any directory says."""
-        return reduce(RunInfo.or_else, (file.info for file in self.files), _info_of(self._prior))
-
-    @property
     def is_own(self) -> bool:
         """Whether this is a run of this tool itself."""
-        return self.info.job_type == OWN_JOB_TYPE
+        return self._info(self.files).job_type == OWN_JOB_TYPE
 
     def read(self) -> None:
-        """Read all directories in turns until step 0 is decided; then look how they end."""
+        """Read all directories in turns up to their own first rows; then look how they end."""
         budget = FIRST_TURN
         while waiting := self._waiting():
             for file in waiting:
@@ -111,16 +136,33 @@ class Directories:
             if not (file.unchanged or file.at_end or file.ended_as or file.failed):
                 _try(file, file.look_for_end)
 
-    def reading(self, now: datetime) -> Reading:
-        """Return the run as it is known now, and how far its files are read."""
+    def readings(self, now: datetime) -> list[Reading]:
+        """Return the starts that are new or changed, the newest last, and how far the files are read.
+
+        A run without a step 0 is one start, with what it has logged.
+        """
+        starts = self._starts()
+        if not starts:
+            number = self._prior.start if self._prior else 1
+            starts = [Start([*self.files], self._rows_without_start(), number, is_stored=True)]
+        *earlier, newest = starts
+        fresh = [start for start in earlier if any(file.mark is None for file in start.files)]
         state = state_of(self.files, now)
-        settled = self._first_decided() is not None or self._is_given_up()
-        marks = [file.mark_of(self.key, over=state == "crashed", settled=settled) for file in self.files]
-        return Reading(
-            self._record(state),
-            tuple(mark for mark in marks if mark),
-            tuple(problem for file in self.files for problem in file.problems),
-        )
+        left = [file for file in self.files if not any(file in start.files for start in fresh)]
+        found = [self._reading(start, start.files, state_of(start.files, now)) for start in fresh]
+        return [*found, self._reading(newest, left, state)]
+
+    def reading_of(self, path: str, now: datetime) -> Reading:
+        """Return the start that one directory belongs to; alone, where it has none yet."""
+        starts = self._starts()
+        mine = next((start for start in starts if any(file.path == path for file in start.files)), None)
+        if mine is None:
+            named = next(file for file in self.files if file.path == path)
+            loose = [file for file in self.files if not any(file in start.files for start in starts)]
+            files = [file for file in loose if file is named or self._lived_together(file, named)]
+            rows = tuple(row for file in files for row in file.rows)
+            mine = Start(files, rows, starts[-1].number + 1 if starts else 1, is_stored=not starts)
+        return self._reading(mine, self.files, state_of(mine.files, now))
 
     def _restore(self, prior: RunRecord) -> None:
         """Give each file what the earlier record has of it; rows of vanished files stay by themselves."""
@@ -139,65 +181,160 @@ class Directories:
             change.apply_to(self._config)
 
     def _waiting(self) -> list[RunFile]:
-        """Return the files that have another turn.
-
-        Once a directory is decided, only those before it go on, until as much of them was read: they
-        may hold an earlier capture.
-        """
+        """Return the files that have another turn."""
         if self.is_own or self._is_given_up():
             return []
-        first = self._first_decided()
         waiting = [file for file in self.files if file.has_more]
-        if first is None:
+        if not self._is_decided():
             return waiting
-        enough = self.files[first].offset
-        return [
-            file
-            for file in waiting
-            if not file.turns or (file in self.files[:first] and file.offset < enough)
-        ]
+        return [file for file in waiting if not (file.is_past or file.offset >= REACH) or not file.turns]
 
-    def _first_decided(self) -> int | None:
-        return next((place for place, file in enumerate(self.files) if file.decided), None)
+    def _is_decided(self) -> bool:
+        return any(file.decided for file in self.files) or self._lookout.finder.has_metrics(self._elsewhere)
 
     def _is_given_up(self) -> bool:
         return sum(file.offset for file in self.files if not file.settled) >= GIVE_UP
 
-    def _record(self, state: str) -> RunRecord:
+    # ── starts ──────────────────────────────────────────────────────────────
+
+    def _starts(self) -> list[Start]:
+        """Return the starts that have a step 0, in their order, with all their files."""
+        found = self._captures()
+        for file in self.files:
+            if not any(file in start.files for start in found):
+                self._join(file, found)
+        starts = [start for start in found if self._has_step0(start)]
+        stored = next((place for place, start in enumerate(starts) if start.is_stored), None)
+        first = 1 if stored is None or self._prior is None else self._prior.start - stored
+        for number, start in enumerate(starts, first):
+            start.number = number
+        return [start for start in starts if start.number >= 1]
+
+    def _captures(self) -> list[Start]:
+        """Return what has metrics, each with the directories that have them."""
+        finder = self._lookout.finder
+        found: list[Start] = []
+        if finder.has_metrics(self._elsewhere):
+            found.append(Start(rows=self._elsewhere, is_stored=True))
+        for file in self.files:
+            if not finder.has_metrics(file.rows):
+                continue
+            same = next((start for start in found if self._is_same(file, start)), None)
+            if same is None:
+                same = Start()
+                found.append(same)
+            same.is_stored |= bool(self._prior and any(file.wrote(row) for row in self._prior.rows))
+            is_copy = {str(row.values) for row in file.rows} <= {str(row.values) for row in same.rows}
+            same.rows = same.rows if is_copy else (*same.rows, *file.rows)
+            same.files.append(file)
+        return found
+
+    def _is_same(self, file: RunFile, start: Start) -> bool:
+        """Return whether a directory with metrics is a copy or another trainer of a start."""
+        theirs = [row.values for row in start.rows]
+        mine = [row.values for row in file.rows]
+        if any(str(values) == str(other) for values in mine for other in theirs):
+            return True
+        shared = {name for row in mine for name in row} & {name for row in theirs for name in row}
+        return all(self._lived_together(file, other) for other in start.files) and not any(
+            self._lookout.is_metric(name) for name in shared
+        )
+
+    def _join(self, file: RunFile, starts: Sequence[Start]) -> None:
+        """Give a directory without metrics to the start that it belongs to, if there is one."""
+        near = [
+            (self._seconds_between(file, start.files[0]), place)
+            for place, start in enumerate(starts)
+            if start.files and any(self._lived_together(file, other) for other in start.files)
+        ]
+        if near:
+            starts[min(near)[1]].files.append(file)
+
+    def _has_step0(self, start: Start) -> bool:
+        record = replace(self._record(start, "finished"), rows=start.rows)
+        return any(
+            self._lookout.finder.find(part).status == "found"
+            for part in split_policies(record, self._lookout.finder)
+        )
+
+    def _rows_without_start(self) -> tuple[HistoryRow, ...]:
+        """Return what a run without a step 0 has logged: of resumed ones the first, and the other rows."""
+        has_metrics = self._lookout.finder.has_metrics
+        late = next((file for file in self.files if has_metrics(file.rows)), None)
+        others = (
+            row
+            for file in self.files
+            if not has_metrics(file.rows) and (late is None or self._lived_together(file, late))
+            for row in file.rows
+        )
+        return (*(late.rows if late else ()), *self._elsewhere, *others)
+
+    # ── records ─────────────────────────────────────────────────────────────
+
+    def _reading(self, start: Start, files: Sequence[RunFile], state: str) -> Reading:
+        marks = [
+            file.mark_of(self.key, over=state == "crashed", settled=self._is_settled(file, state))
+            for file in files
+        ]
+        return Reading(
+            self._record(start, state),
+            tuple(mark for mark in marks if mark),
+            tuple(problem for file in files for problem in file.problems),
+        )
+
+    def _is_settled(self, file: RunFile, state: str) -> bool:
+        """Return whether nothing more of a directory matters for step 0."""
+        if file.decided or self._is_given_up():
+            return True
+        return self._is_decided() and (file.is_past or file.offset >= REACH or state not in ALIVE)
+
+    def _record(self, start: Start, state: str) -> RunRecord:
         entity, project, run_id = self.key.split("/", 2)
-        info, prior, capture = self.info, self._prior, self._capture()
-        if capture and len(self.files) > 1:
-            self._apply(capture)
+        files = sorted(start.files, key=lambda file: (file.stamp, file.path))
+        prior, info = self._prior, self._info(files)
+        has_metrics = self._lookout.finder.has_metrics
+        others = (row for file in files if not has_metrics(file.rows) for row in file.rows)
+        rows = {row.order: row for row in (*start.rows, *others)}
         return RunRecord(
             entity,
             project,
             run_id,
+            start=start.number,
             name=info.name,
             url=prior.url if prior else None,
             user=prior.user if prior else None,
             group=info.group or None,
             job_type=info.job_type or None,
             tags=info.tags,
-            created_at=self._created_at(),
+            created_at=self._created_at(files, start),
             state=state,
-            config=scrub(self._config),
-            rows=self._rows(capture),
+            config=scrub(self._config_of(start, files)),
+            rows=tuple(rows.values()),
         )
 
-    def _capture(self) -> RunFile | None:
-        return next((file for file in self.files if self._lookout.finder.has_metrics(file.rows)), None)
-
-    def _rows(self, capture: RunFile | None) -> tuple[HistoryRow, ...]:
+    def _config_of(self, start: Start, files: Sequence[RunFile]) -> Mapping[str, Json]:
+        if not start.files or len(self.files) == 1:
+            return self._config
         has_metrics = self._lookout.finder.has_metrics
-        if self._prior and has_metrics(self._elsewhere):  # captured in a directory that is gone
-            return self._prior.rows
-        beside = (
-            row
-            for file in self.files
-            if not has_metrics(file.rows) and (capture is None or self._lived_together(file, capture))
-            for row in file.rows
-        )
-        return (*(capture.rows if capture else ()), *self._elsewhere, *beside)
+        is_new = not start.is_stored
+        config: dict[str, Json] = {} if is_new or self._prior is None else dict(self._prior.config)
+        for file in (*files, *(file for file in files if has_metrics(file.rows))):
+            for change in self._changes_again(file) if is_new and file.mark else file.changes:
+                change.apply_to(config)
+        return config
+
+    def _changes_again(self, file: RunFile) -> Sequence[ConfigChange]:
+        """Return what a directory does to the config, also what an earlier reading saw."""
+        again = RunFile(file.found, None)
+        while again.has_more and again.offset < file.offset:
+            _try(again, partial(again.turn, self._lookout, {}, budget=TURN))
+        self.bytes_read_again += again.bytes_read
+        return again.changes
+
+    def _info(self, files: Iterable[RunFile]) -> RunInfo:
+        """Return who the run is, as some of its directories say, or else any."""
+        known = (file.info for file in (*files, *self.files))
+        return reduce(RunInfo.or_else, known, RunInfo()).or_else(_info_of(self._prior))
 
     def _lived_together(self, one: RunFile, other: RunFile) -> bool:
         began_one, began_other = self._began(one), self._began(other)
@@ -205,17 +342,26 @@ class Directories:
             began_other is None or began_other.timestamp() <= one.written_s
         )
 
+    def _seconds_between(self, one: RunFile, other: RunFile) -> float:
+        began_one, began_other = self._began(one), self._began(other)
+        return abs((began_one - began_other).total_seconds()) if began_one and began_other else 0.0
+
     def _began(self, file: RunFile) -> datetime | None:
         """Return when a directory began; where its run record was not read now, by its name."""
         if file.info and file.info.started_at:
             return file.info.started_at
-        first, now = _local_time(self.files[0].stamp), _local_time(file.stamp)
-        created_at = self._created_at()
-        return created_at + (now - first) if created_at and first and now else None
+        mine = _local_time(file.stamp)
+        for other in self.files:  # only differences of local times mean something
+            theirs = _local_time(other.stamp)
+            if mine and theirs and other.info and other.info.started_at:
+                return other.info.started_at + (mine - theirs)
+        first = _local_time(self.files[0].stamp)
+        created_at = self._prior.created_at if self._prior else None
+        return created_at + (mine - first) if created_at and first and mine else None
 
-    def _created_at(self) -> datetime | None:
-        times = [file.info.started_at for file in self.files if file.info and file.info.started_at]
-        if self._prior and self._prior.created_at:
+    def _created_at(self, files: Iterable[RunFile], start: Start) -> datetime | None:
+        times = [file.info.started_at for file in files if file.info and file.info.started_at]
+        if self._prior and self._prior.created_at and start.is_stored:
             times.append(self._prior.created_at)
         return min(times, default=None)
 

@@ -42,6 +42,7 @@ TAIL = 64 * 1024
 
 _PLACE_BITS = 40  # of HistoryRow.order: the byte in the file; the bits above say which file
 _MANY_ROWS = 32
+_PAST_ROLLOUTS = 3  # asynchronous jobs are a rollout or two ahead of their trainer
 _TOLD_IN_FULL = 3
 
 
@@ -63,6 +64,18 @@ class Lookout:
         parts = sorted({name.rpartition(".")[2].encode() for name in self.finder.keys})
         object.__setattr__(self, "needles", tuple(parts))
 
+    def is_metric(self, name: str) -> bool:
+        """Return whether a name is a metric of any profile, also under a policy."""
+        return name in self.finder.metrics or name.partition("/")[2] in self.finder.metrics
+
+    def is_past(self, values: Mapping[str, float]) -> bool:
+        """Return whether a row is of a rollout so late that those of the first are all there."""
+        names = self.finder.context
+        return any(
+            value >= _PAST_ROLLOUTS and (name in names or name.partition("/")[2] in names)
+            for name, value in values.items()
+        )
+
 
 class RunFile:
     """One ``.wandb`` file, read in turns.
@@ -72,7 +85,7 @@ class RunFile:
     found : FoundFile
         The file as listed; what is written later is left for the next sync.
     mark : FileMark or None
-        How far it was read before. A file that is smaller than then was replaced: it is read anew.
+        How far it was read before. A file that is smaller than then was replaced: it is read again.
 
     Attributes
     ----------
@@ -86,9 +99,9 @@ class RunFile:
         Who the run is, once its run record was read.
     ended_as : str or None
         A word once the end is known (``finished`` or ``failed`` from an exit record), else None.
-    decided, at_end, failed, begun : bool
-        Whether this file's rows decide step 0; all of it was read; it cannot be read; anything of a
-        run was seen in it.
+    decided, is_past, at_end, failed, begun : bool
+        Whether this file's rows decide step 0; it shows rollouts far behind step 0; all of it was read;
+        it cannot be read; anything of a run was seen in it.
     """
 
     __slots__ = (
@@ -105,6 +118,7 @@ class RunFile:
         "failed",
         "found",
         "info",
+        "is_past",
         "mark",
         "offset",
         "rows",
@@ -122,7 +136,7 @@ class RunFile:
         self.config: dict[str, Json] = {}
         self.info: RunInfo | None = None
         self.ended_as: str | None = "ended" if mark and mark.ended else None
-        self.decided = self.at_end = self.failed = self.begun = False
+        self.decided = self.is_past = self.at_end = self.failed = self.begun = False
         self.turns = self.bytes_read = 0
         self._number = _number_of(found.path)
         self._damage: list[Damage] = []
@@ -300,7 +314,7 @@ class RunFile:
             if kind == "history":
                 self.begun = True
                 if any(needle in data for needle in lookout.needles):
-                    self._take_row(record, messages.row(content.history), lookout.finder)
+                    self._take_row(record, messages.row(content.history), lookout)
             elif kind == "run":
                 self._change(messages.config_change(content.run.config))
                 self.info = messages.run_info(content.run).or_else(self.info)
@@ -313,8 +327,10 @@ class RunFile:
         except messages.RecordError:  # its checksum is right: no W&B client that we know wrote it
             self._damage.append(Damage(record.offset, record.offset + len(data), "it is not a W&B record"))
 
-    def _take_row(self, record: Record, values: Mapping[str, float], finder: Step0Finder) -> None:
+    def _take_row(self, record: Record, values: Mapping[str, float], lookout: Lookout) -> None:
+        finder = lookout.finder
         if not finder.wants(values):
+            self.is_past = self.is_past or lookout.is_past(values)
             return
         row = HistoryRow(values, self._number << _PLACE_BITS | record.offset)
         self.rows = (*self.rows, row)

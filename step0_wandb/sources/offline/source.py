@@ -71,6 +71,7 @@ class OfflineSource:
         self._aside: list[RunFile] = []
         self._problems: list[Problem] = []
         self._runs_seen = self._bytes_read = 0
+        self._named = ""
 
     @property
     def counts(self) -> OfflineCounts:
@@ -128,6 +129,7 @@ class OfflineSource:
         self._aside, self._problems = [], []
         self._runs_seen = self._bytes_read = 0
         found = find_files(self.root)
+        self._named = found.named
         self._problems += found.problems
         groups = self._by_run(found, known)
         self._runs_seen = len(groups)
@@ -175,8 +177,11 @@ class OfflineSource:
                 self._set_aside(*run.files)
                 self._runs_seen -= 1
                 continue
-            self._bytes_read += sum(file.bytes_read for file in run.files)
-            yield run.reading(now)
+            if any(file.path == self._named for file in run.files):
+                yield run.reading_of(self._named, now)
+            else:
+                yield from run.readings(now)
+            self._bytes_read += sum(file.bytes_read for file in run.files) + run.bytes_read_again
 
     def _directories(self, key: str, files: Sequence[RunFile], known: SourceMemory) -> Directories:
         prior = known.record(key) if any(file.mark for file in files) else None

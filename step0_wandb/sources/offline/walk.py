@@ -30,8 +30,15 @@ class FoundFile:
 
 @dataclass(slots=True)
 class Found:
-    """What lies below a root."""
+    """What lies below a root.
 
+    Attributes
+    ----------
+    named : str
+        The file of the one run directory that the root is; empty where the root holds run directories.
+    """
+
+    named: str = ""
     files: dict[str, FoundFile] = field(default_factory=dict)
     run_directories: int = 0
     problems: list[Problem] = field(default_factory=list)
@@ -65,6 +72,8 @@ def find_files(root: Path) -> Found:
         _add(found, real)
     else:
         _walk(found, real)
+    if is_file or RUN_DIRECTORY.fullmatch(Path(real).name):
+        found.named = next(iter(found.files), "")
     for beside in _same_run(Path(real).parent if is_file else Path(real)):
         _walk(found, str(beside))
     if not (found.files or found.run_directories):
