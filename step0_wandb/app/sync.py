@@ -333,17 +333,17 @@ def _page(store: Store, job: Job, *, news: bool) -> Path | None:
 
 def write_page_of(store: Store, path: Path, profiles: Profiles) -> None:
     """Write the HTML page from the store alone."""
-    from step0_wandb.publish.html.page import Beside, render_page, write_page
+    from step0_wandb.publish.html.page import Extras, render_page, write_page
 
     judged = store.verdicts.runs()
     changed = store.notes.get("changed_at")
     as_of = datetime.fromisoformat(changed) if isinstance(changed, str) else None
-    beside = Beside(
+    extras = Extras(
         kept.load_weight_checks(store),
         fits=[str(fit) for fit in kept.load_goodness(store)],
         findings=_findings(judged, store, profiles),
     )
-    html = render_page(judged, store.verdicts.ranges(), title="Step-0 health", as_of=as_of, beside=beside)
+    html = render_page(judged, store.verdicts.ranges(), title="Step-0 health", as_of=as_of, extras=extras)
     write_page(path, html)
 
 

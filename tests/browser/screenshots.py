@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PICTURES = Path(__file__).parents[2] / ".github"
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
-PARTS = {"page": ("header", "#flagged > section >> nth=0"), "setups": (".legend", "article.pane >> nth=1")}
+PARTS = {"page": ("header", "#flagged > section >> nth=1"), "setups": (".legend", "article.pane >> nth=1")}
 """Each picture, and the elements that it begins and ends with."""
 NOW = datetime(2026, 11, 30, 7, tzinfo=UTC)
 WIDTH, MARGIN = 1100, 12

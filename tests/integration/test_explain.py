@@ -222,7 +222,7 @@ def test_the_page_says_what_to_look_at_first_in_a_run_that_nobody_has_labeled(tm
         miles_run(tmp_path, name, 0.0470, config={"load": "/models/Llama_torch_dist"})
     asked = ("sync", ".", "--store", "s.db", "--html", "page.html")
     run(*asked, cwd=tmp_path)
-    first = f"look first: <bdi>{html.escape(explained(tmp_path).findings[0])}</bdi>"
+    first = f"Look first: <bdi>{html.escape(explained(tmp_path).findings[0])}</bdi>"
     assert (tmp_path / "page.html").read_text().count(first) == 2
     run("label", "seen", "broken", "--why", "known", "--store", "s.db", cwd=tmp_path)
     run(*asked, cwd=tmp_path)

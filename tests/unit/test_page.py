@@ -2,8 +2,10 @@ import os
 import random
 import re
 import stat
+from base64 import b64encode
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from html.parser import HTMLParser
 
 import pytest
@@ -11,13 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from step0_wandb.errors import UsageError
-from step0_wandb.publish.html.page import CARDS_OPEN, CHARTS_OPEN, Beside, render_page, write_page
+from step0_wandb.publish.html.page import (
+    CARDS_AT_MOST,
+    CARDS_OPEN,
+    CHARTS_OPEN,
+    Extras,
+    render_page,
+    write_page,
+)
 from step0_wandb.records import CheckResult
 from tests.support.judged import RANGE, SETUP, judged, setup_range, weight_check
 
-AS_OF = datetime(2026, 11, 30, 2, 16, tzinfo=UTC)
+AS_OF = datetime(2026, 10, 3, 2, 16, tzinfo=UTC)
 HOSTILE = "</script><img src=x onerror=alert(1)>|**x**\u202egpj.exe\x1b[31m\x00"
-VOID = {"meta", "link"}
+VOID = {"meta", "link", "input"}
 SWITCH = "no gap is logged: set actor_rollout_ref.rollout.calculate_log_probs=True"
 
 
@@ -69,8 +78,8 @@ class Tree(HTMLParser):
             element.text += data
 
 
-def page(runs, setups=(RANGE,), *, title="team/grpo", as_of=AS_OF, **beside):
-    return Tree(render_page(runs, setups, title=title, as_of=as_of, beside=Beside(**beside))).open[0]
+def page(runs, setups=(RANGE,), *, title="team/grpo", as_of=AS_OF, **extras):
+    return Tree(render_page(runs, setups, title=title, as_of=as_of, extras=Extras(**extras))).open[0]
 
 
 def section(tree, heading):
@@ -114,8 +123,10 @@ def test_the_verdicts_are_counted_before_anything_else():
 def test_what_is_broken_comes_first_with_who_started_it_and_whether_it_still_runs():
     tree = page(FLEET)
     headings = [heading.words for heading in tree.all("h2")]
-    assert headings == ["Broken", "Suspect", "Setups", "What is checked, and what is not", "Ranges", "Runs"]
-    first, second = section(tree, "Broken").all("article")
+    assert headings == ["Now", "Last 7 days", "Setups", "What is checked, and what is not", "Ranges", "Runs"]
+    (first,) = section(tree, "Now").all("article")
+    second, third = section(tree, "Last 7 days").all("article")
+    assert third.all("a")[0].words == "new-image"
     assert first.all("a")[0].words == "wrong-ckpt"
     assert [reason.words for reason in first.all("li")] == [
         "gap 0.0461 is 3.0 times the center 0.0152",
@@ -128,14 +139,30 @@ def test_what_is_broken_comes_first_with_who_started_it_and_whether_it_still_run
 
 
 def test_the_headline_says_how_many_broken_runs_still_burn_gpus():
-    assert page(FLEET).all("p", "headline")[0].words == "2 broken runs, 1 of them still running."
-    assert page([FLEET[-2]]).all("p", "headline")[0].words == "No broken runs, 1 suspect run."
+    headline = "1 broken run still running."
+    assert page(FLEET).all("p", "headline")[0].words == headline
+    headline = "1 broken run in the last 7 days, none still running."
+    assert page([run for run in FLEET if run.state != "running"]).all("p", "headline")[0].words == headline
+    headline = "No broken runs now or in the last 7 days, 1 suspect run."
+    assert page([FLEET[-2]]).all("p", "headline")[0].words == headline
+
+
+def test_a_project_whose_last_broken_run_is_40_days_old_is_green_on_top():
+    tree = page([*FLEET[:9], FLEET[10]], as_of=AS_OF + timedelta(days=40))
+    (headline,) = tree.all("p", "headline")
+    assert "good" in headline.classes
+    assert headline.words == (
+        "No broken or suspect runs now or in the last 7 days; 9 of 10 runs healthy. 1 broken run earlier."
+    )
+    (fold,) = section(tree, "Earlier").all("details")
+    assert "open" not in fold.attributes
+    assert [card.all("a")[0].words for card in fold.all("article")] == ["dropout"]
 
 
 def test_silence_does_not_look_like_health():
     unchecked = [judged(number, gap=None, verdict="unchecked") for number in range(30)]
     headline = page([*unchecked, judged(99)]).all("p", "headline")[0]
-    assert headline.words == "No broken or suspect runs; 1 of 31 runs healthy."
+    assert headline.words == "No broken or suspect runs now or in the last 7 days; 1 of 31 runs healthy."
 
 
 def test_labeled_runs_stand_apart_with_their_label_and_the_tools_own_verdict():
@@ -339,7 +366,7 @@ def test_long_lists_are_complete_but_folded():
     broken = [judged(n, gap=0.05, verdict="broken") for n in range(50)]
     others = [judged(100 + n, setup=f"miles · M{n:02d}") for n in range(20)]
     tree = page(broken + others)
-    cards = section(tree, "Broken")
+    cards = section(tree, "Last 7 days")
     assert len(cards.all("article")) == 50
     assert len(cards.all("details")[0].all("article")) == 50 - CARDS_OPEN
     assert len(section(tree, "Setups").all("details")[0].all("article")) == 21 - CHARTS_OPEN
@@ -348,6 +375,24 @@ def test_long_lists_are_complete_but_folded():
         for part in section(tree, "Runs").all("details")
     }
     assert folded == {"broken 50 runs": False, "healthy 20 runs": True}
+
+
+def test_every_flagged_run_has_a_row_and_of_healthy_ones_the_newest_hundred_of_each_setup():
+    runs = [judged(n, gap=0.0152) for n in range(250)]
+    runs += [judged(1000 + n, gap=0.05, verdict="broken") for n in range(130)]
+    tree = page(runs)
+    rows = [row for row in section(tree, "Runs").all("tr") if "id" in row.attributes]
+    assert len(rows) == 230
+    assert tree.all("nav")[0].all("li")[2].words == "250healthy"
+    assert "150 older runs not listed here: step0-wandb runs --verdict healthy" in tree.words
+    assert "150 older runs not drawn" in section(tree, "Setups").words
+    assert len(section(tree, "Last 7 days").all("article")) == CARDS_AT_MOST
+
+
+def test_a_large_fleet_stays_below_three_megabytes():
+    setups = [setup_range(setup=f"miles · Model-{n} · top_p=0.95 top_k=64") for n in range(60)]
+    runs = [judged(n, setup=setups[n % 60].setup) for n in range(12_000)]
+    assert len(render_page(runs, setups, title="t", as_of=None).encode()) < 3_000_000
 
 
 def test_the_same_runs_give_the_same_bytes_in_whatever_order_they_come():
@@ -361,20 +406,25 @@ def test_the_same_runs_give_the_same_bytes_in_whatever_order_they_come():
 def test_an_empty_store_gives_a_page_that_says_so():
     tree = page([], [])
     assert "No run was read yet." in tree.words
-    assert tree.all("p", "headline")[0].words == "No broken or suspect runs; 0 of 0 runs healthy."
+    assert (
+        tree.all("p", "headline")[0].words
+        == "No broken or suspect runs now or in the last 7 days; 0 of 0 runs healthy."
+    )
 
 
 def test_the_time_of_the_last_sync_is_told_where_it_is_known():
-    assert page([]).all("time")[0].words == "2026-11-30 02:16 UTC"
+    assert page([]).all("time")[0].words == "2026-10-03 02:16 UTC"
     assert page([], as_of=None).all("time") == []
 
 
-def test_nothing_is_loaded_and_nothing_runs():
+def test_nothing_is_loaded_and_nothing_runs_but_the_search():
     tree = page(FLEET)
-    assert not {"script", "img", "iframe", "object", "embed", "form", "input"} & set(tags(tree))
+    assert not {"img", "iframe", "object", "embed", "form"} & set(tags(tree))
+    (script,) = tree.all("script")
     policy = next(meta for meta in tree.all("meta") if meta.attributes.get("http-equiv"))
+    digest = b64encode(sha256(script.text.encode()).digest()).decode()
     assert policy.attributes["content"].startswith(
-        "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:"
     )
     assert [link.attributes["href"] for link in tree.all("link")] == ["data:,"]
     assert "url(" not in tree.all("style")[0].text
@@ -394,18 +444,18 @@ def test_an_address_that_is_no_plain_web_address_is_never_linked(url):
 def test_a_hostile_name_is_shown_as_text_without_its_control_characters():
     run = judged(name=HOSTILE, verdict="broken", gap=0.05, user=HOSTILE, group=HOSTILE, reasons=(HOSTILE,))
     book = [weight_check(model=HOSTILE, image=HOSTILE, notes=(HOSTILE,), add=(HOSTILE,))]
-    beside = Beside(weights=book, fits=[HOSTILE])
-    html = render_page([run], [setup_range(note=HOSTILE)], title=HOSTILE, as_of=None, beside=beside)
+    extras = Extras(weights=book, fits=[HOSTILE])
+    html = render_page([run], [setup_range(note=HOSTILE)], title=HOSTILE, as_of=None, extras=extras)
     tree = Tree(html).open[0]
     shown = "</script><img src=x onerror=alert(1)>|**x**gpj.exe"
-    assert section(tree, "Broken").all("a")[0].words == shown
+    assert section(tree, "Last 7 days").all("a")[0].words == shown
     assert tree.all("h1")[0].words == shown
     assert not {"\u202e", "\x1b", "\x00"} & set(html)
 
 
 def test_a_name_of_5000_characters_is_shortened_and_whole_in_its_title():
     name = "qwen" + "A" * 4992 + "7f3a"
-    shown = section(page([judged(name=name, verdict="broken", gap=0.05)]), "Broken").all("bdi")[0]
+    shown = section(page([judged(name=name, verdict="broken", gap=0.05)]), "Last 7 days").all("bdi")[0]
     assert shown.attributes["title"] == name
     assert len(shown.text) == 80
     assert shown.text.startswith("qwenA")
@@ -440,10 +490,9 @@ def test_the_file_is_replaced_as_a_whole_and_keeps_its_mode(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
-def test_a_new_file_gets_the_mode_that_any_other_new_file_gets(tmp_path):
-    (tmp_path / "other").write_text("")
+def test_a_new_file_is_for_its_owner_alone(tmp_path):
     write_page(tmp_path / "page.html", "new")
-    assert (tmp_path / "page.html").stat().st_mode == (tmp_path / "other").stat().st_mode
+    assert stat.S_IMODE((tmp_path / "page.html").stat().st_mode) == 0o600
 
 
 def test_a_link_stays_a_link_and_its_target_is_replaced(tmp_path):

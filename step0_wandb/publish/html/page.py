@@ -1,14 +1,17 @@
-"""The HTML page: one file that shows every verdict, and needs neither a script nor a network."""
+"""The HTML page: one file that shows what is wrong now, lately and earlier, and loads nothing."""
 
 from __future__ import annotations
 
+import os
+from base64 import b64encode
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cache
-from hashlib import blake2s
-from itertools import chain
+from hashlib import blake2s, sha256
+from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from step0_wandb.errors import UsageError
 from step0_wandb.plots.layout import STANDINGS
@@ -19,9 +22,8 @@ from step0_wandb.verdicts.coverage import WITHOUT_STEP0, blind_spots
 from step0_wandb.verdicts.reference_gaps import published_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
-    from pathlib import Path
 
     from jinja2 import Environment
 
@@ -31,12 +33,21 @@ if TYPE_CHECKING:
     from step0_wandb.verdicts.coverage import Blind
     from step0_wandb.verdicts.weight_checks import WeightCheck
 
+RECENT = timedelta(days=7)
 CARDS_OPEN = 12
+CARDS_AT_MOST = 60
+"""Cards of one section; the rest of its runs stand in the table of runs alone."""
+NEWEST_AT_MOST = 100
+"""Runs shown of each setup besides the flagged and labeled ones; of the older ones the number."""
+ROWS_AT_MOST = 3000
+"""With so many setups that this would be passed, fewer of each: the page stays below 3 MB."""
 CHARTS_OPEN = 12
 ROWS_OPEN = 30
 ROWS_TOGETHER = 100
 LISTED_OPEN = 10
 
+SEARCH = Path(__file__).with_name("search.js")
+"""All of the page's script: it hides what does not match. Without it the page lacks the search box alone."""
 OUTCOMES: tuple[OutcomeName, ...] = ("pass", "fail", "warn", "vacuous", "skipped")
 BASIS = {
     "own": "",
@@ -58,16 +69,28 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
+class Section:
+    """The flagged runs of one part of time, broken before suspect, those that still run first."""
+
+    anchor: str
+    title: str
+    hint: str
+    runs: tuple[JudgedRun, ...]
+    folded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Pane:
     """One setup: its chart, and which of its runs are flagged.
 
-    `without_gap` counts the runs that have no place in the chart.
+    `without_gap` counts the runs that have no place in the chart, `older` those that are left out.
     """
 
     setup: str
     range: SetupRange | None
     chart: Chart
     runs: int
+    older: int
     without_gap: int
     flagged: tuple[JudgedRun, ...]
 
@@ -82,10 +105,11 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The runs with one standing, newest first."""
+    """The runs with one standing, newest first; `older` ones are left out."""
 
     word: Standing
     runs: tuple[JudgedRun, ...]
+    older: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +121,7 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class Extras:
     """What else the store knows.
 
     Attributes
@@ -115,7 +139,7 @@ class Beside:
     findings: Mapping[str, str] = field(default_factory=dict)
 
 
-NOTHING_ELSE: Final = Beside()
+NO_EXTRAS: Final = Extras()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +149,9 @@ class Page:
     title: str
     as_of: datetime | None
     headline: str
-    alarm: bool
+    mood: Literal["alarm", "good", ""]
     tiles: tuple[Tile, ...]
-    flagged: tuple[Group, ...]
+    sections: tuple[Section, ...]
     labeled: tuple[JudgedRun, ...]
     panes: tuple[Pane, ...]
     coverage: tuple[Coverage, ...]
@@ -142,7 +166,7 @@ def render_page(
     *,
     title: str,
     as_of: datetime | None,
-    beside: Beside = NOTHING_ELSE,
+    extras: Extras = NO_EXTRAS,
 ) -> str:
     """Return the whole page as HTML.
 
@@ -156,7 +180,7 @@ def render_page(
         Heading and title of the page.
     as_of : datetime or None
         When the sources were last read; left out where unknown.
-    beside : Beside
+    extras : Extras
         What else there is to show.
 
     Returns
@@ -166,24 +190,22 @@ def render_page(
     """
     page = _page(runs, setups, title=title, as_of=as_of)
     known = {run.run: run for run in runs}
-    book = [Checked(check, known.get(check.run or "")) for check in beside.weights]
+    book = [Checked(check, known.get(check.run or "")) for check in extras.weights]
     template = _environment().get_template("page.html.j2")
     return template.render(
-        page=page, book=book, fits=beside.fits, findings=beside.findings, outcomes=OUTCOMES
+        page=page, book=book, fits=extras.fits, findings=extras.findings, outcomes=OUTCOMES
     )
 
 
 def flagged_first(runs: Sequence[JudgedRun], most: int) -> list[JudgedRun]:
     """Return at most so many flagged runs that nobody has labeled, in the order of their cards."""
-    newest = _newest(runs)
-    groups = (_unlabeled(run for run in newest if standing(run) == word) for word in FLAGGED)
-    return list(chain.from_iterable(groups))[:most]
+    return _in_order_of_cards(_newest(runs))[:most]
 
 
 def write_page(path: Path, html: str) -> None:
     """Write the page in one step, so that nobody ever reads half of it.
 
-    The file keeps the mode it had. Anything but a regular file (``/dev/stdout``) is written to directly.
+    A new file is for its owner alone, since configs may say much; an old one keeps the mode it had. Anything but a regular file (``/dev/stdout``) is written to directly.
 
     Raises
     ------
@@ -203,7 +225,7 @@ def write_page(path: Path, html: str) -> None:
 def _replace(path: Path, html: str) -> None:
     draft = path.with_name(f".{path.name}.{token_hex(4)}")
     try:
-        with draft.open("x", encoding="utf-8") as file:
+        with open(draft, "x", encoding="utf-8", opener=_private) as file:
             file.write(html)
         if path.exists():
             draft.chmod(path.stat().st_mode)
@@ -212,11 +234,17 @@ def _replace(path: Path, html: str) -> None:
         draft.unlink(missing_ok=True)
 
 
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 @cache
 def _environment() -> Environment:
     """Return the template environment: every string is cleaned, then escaped, in one place."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
 
+    script = SEARCH.read_text(encoding="utf-8")
     environment = Environment(
         loader=PackageLoader("step0_wandb", "publish/html"),
         autoescape=True,
@@ -231,6 +259,9 @@ def _environment() -> Environment:
     )
     environment.filters.update({use.__name__: use for use in filters})
     environment.globals.update(
+        search=Markup(script),  # noqa: S704 - our own file
+        search_hash=b64encode(sha256(script.encode()).digest()).decode(),
+        CARDS_AT_MOST=CARDS_AT_MOST,
         CARDS_OPEN=CARDS_OPEN,
         CHARTS_OPEN=CHARTS_OPEN,
         LISTED_OPEN=LISTED_OPEN,
@@ -269,20 +300,22 @@ def _page(
     runs: Sequence[JudgedRun], setups: Sequence[SetupRange], *, title: str, as_of: datetime | None
 ) -> Page:
     newest = _newest(runs)
-    groups = [Group(word, tuple(run for run in newest if standing(run) == word)) for word in STANDINGS]
-    panes = _panes(newest, setups)
-    flagged = tuple(Group(group.word, _unlabeled(group.runs)) for group in groups if group.word in FLAGGED)
+    shown = _shown(newest)
+    sections = _sections(newest, as_of)
+    panes = _panes(newest, setups, shown)
+    groups = [_group(name, newest, shown) for name in STANDINGS]
+    headline, mood = _headline(newest, sections)
     return Page(
         title=title,
         as_of=as_of,
-        headline=_headline(newest),
-        alarm=any(standing(run) == "broken" and run.label is None for run in newest),
+        headline=headline,
+        mood=mood,
         tiles=tuple(
-            Tile(group.word, len(group.runs), sum(run.label is not None for run in group.runs))
+            Tile(group.word, len(group.runs) + group.older, sum(run.label is not None for run in group.runs))
             for group in groups
             if group.runs or group.word in {"broken", "suspect", "healthy"}
         ),
-        flagged=tuple(group for group in flagged if group.runs),
+        sections=tuple(section for section in sections if section.runs),
         labeled=tuple(run for run in newest if run.label is not None),
         panes=tuple(sorted((pane for pane in panes if pane.chart.points), key=_pane_order)),
         coverage=_coverage(newest),
@@ -300,40 +333,86 @@ def _age(run: JudgedRun) -> float:
     return -run.created_at.timestamp() if run.created_at else 0.0
 
 
-def _unlabeled(runs: Iterable[JudgedRun]) -> tuple[JudgedRun, ...]:
-    """Return the runs without a label, those that still burn GPUs first."""
-    return tuple(sorted((run for run in runs if run.label is None), key=lambda run: run.state not in ALIVE))
+def _shown(newest: Sequence[JudgedRun]) -> set[str]:
+    """Return the keys of the runs that have a row and a point: flagged, labeled, or new in their setup."""
+    room = max(10, min(NEWEST_AT_MOST, ROWS_AT_MOST // max(1, len({run.setup for run in newest}))))
+    taken: Counter[str | None] = Counter()
+    shown = set()
+    for run in newest:
+        if standing(run) in FLAGGED or run.label is not None:
+            shown.add(run.run)
+        elif taken[run.setup] < room:
+            taken[run.setup] += 1
+            shown.add(run.run)
+    return shown
 
 
-def _headline(runs: Sequence[JudgedRun]) -> str:
-    """Return in one sentence what matters; silence must not look like health."""
-    amounts = Counter(standing(run) for run in runs if run.label is None)
-    alive = sum(standing(run) == "broken" and run.label is None and run.state in ALIVE for run in runs)
-    if amounts["broken"]:
-        return f"{count(amounts['broken'], 'broken run')}, {alive or 'none'} of them still running."
-    if amounts["suspect"]:
-        return f"No broken runs, {count(amounts['suspect'], 'suspect run')}."
+def _group(name: Standing, newest: Sequence[JudgedRun], shown: set[str]) -> Group:
+    runs = [run for run in newest if standing(run) == name]
+    kept = tuple(run for run in runs if run.run in shown)
+    return Group(name, kept, len(runs) - len(kept))
+
+
+def _in_order_of_cards(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
+    """Return the flagged runs without a label: broken ones first, of these those that still burn GPUs."""
+    flagged = [run for run in runs if run.label is None and standing(run) in FLAGGED]
+    return sorted(flagged, key=lambda run: (standing(run) != "broken", run.state not in ALIVE))
+
+
+def _sections(newest: Sequence[JudgedRun], as_of: datetime | None) -> tuple[Section, Section, Section]:
+    """Return what is wrong now, in the last days, and earlier."""
+    moment = as_of or next((run.created_at for run in newest if run.created_at), None)
+    now: list[JudgedRun] = []
+    recent: list[JudgedRun] = []
+    earlier: list[JudgedRun] = []
+    for run in _in_order_of_cards(newest):
+        is_recent = moment and run.created_at and run.created_at >= moment - RECENT
+        (now if run.state in ALIVE else recent if is_recent else earlier).append(run)
+    return (
+        Section(
+            "now", "Now", "Still running: stop and fix the broken runs, look at the suspect ones.", tuple(now)
+        ),
+        Section("recent", "Last 7 days", "Ended. Fix the cause before the next launch.", tuple(recent)),
+        Section("earlier", "Earlier", "Older than 7 days.", tuple(earlier), folded=True),
+    )
+
+
+def _headline(
+    runs: Sequence[JudgedRun], sections: tuple[Section, Section, Section]
+) -> tuple[str, Literal["alarm", "good", ""]]:
+    """Return in one sentence what matters now, and its mood; silence must not look like health."""
+    now, recent, earlier = (Counter(standing(run) for run in section.runs) for section in sections)
+    if now["broken"]:
+        return f"{count(now['broken'], 'broken run')} still running.", "alarm"
+    if recent["broken"]:
+        return f"{count(recent['broken'], 'broken run')} in the last 7 days, none still running.", "alarm"
+    if suspects := now["suspect"] + recent["suspect"]:
+        return f"No broken runs now or in the last 7 days, {count(suspects, 'suspect run')}.", ""
     healthy = sum(standing(run) == "healthy" for run in runs)
-    return f"No broken or suspect runs; {healthy:,} of {count(len(runs), 'run')} healthy."
+    past = f" {count(earlier['broken'], 'broken run')} earlier." if earlier["broken"] else ""
+    text = f"No broken or suspect runs now or in the last 7 days; {healthy:,} of {count(len(runs), 'run')} healthy."
+    return text + past, "good" if healthy else ""
 
 
-def _panes(runs: Sequence[JudgedRun], setups: Sequence[SetupRange]) -> tuple[Pane, ...]:
+def _panes(runs: Sequence[JudgedRun], setups: Sequence[SetupRange], shown: set[str]) -> tuple[Pane, ...]:
     ranges = {setup.setup: setup for setup in setups}
     members: dict[str, list[JudgedRun]] = {setup: [] for setup in ranges}
     for run in runs:
         if run.setup is not None:
             members.setdefault(run.setup, []).append(run)
-    return tuple(_pane(setup, members[setup], ranges.get(setup)) for setup in sorted(members))
+    return tuple(_pane(setup, members[setup], ranges.get(setup), shown) for setup in sorted(members))
 
 
-def _pane(setup: str, runs: Sequence[JudgedRun], setup_range: SetupRange | None) -> Pane:
+def _pane(setup: str, runs: Sequence[JudgedRun], setup_range: SetupRange | None, shown: set[str]) -> Pane:
+    kept = [run for run in runs if run.run in shown]
     return Pane(
         setup=setup,
         range=setup_range,
-        chart=draw(runs, setup_range),
+        chart=draw(kept, setup_range),
         runs=len(runs),
+        older=len(runs) - len(kept),
         without_gap=sum(run.gap is None for run in runs),
-        flagged=tuple(sorted((run for run in runs if standing(run) in FLAGGED), key=gravity)),
+        flagged=tuple(sorted((run for run in kept if standing(run) in FLAGGED), key=gravity)),
     )
 
 
