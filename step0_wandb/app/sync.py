@@ -65,6 +65,8 @@ class SyncResult:
         What is not checked in the runs of the store, one line a profile.
     mismatched : tuple of str
         The changed runs in which the framework's own comparison of the weights seems to have failed.
+    renamed : tuple of str
+        The setups with an accept or a mute whose runs have another setup name from now on.
     """
 
     sources: tuple[SourceResult, ...]
@@ -77,6 +79,7 @@ class SyncResult:
     written: tuple[Written, ...] = ()
     not_checked: tuple[str, ...] = ()
     mismatched: tuple[str, ...] = ()
+    renamed: tuple[str, ...] = ()
 
     @property
     def summary(self) -> str:
@@ -99,7 +102,8 @@ class SyncResult:
         mismatched = (Line("weights", text) for text in self.mismatched)
         not_checked = (Line("not checked:", text) for text in self.not_checked)
         page = [Line("page", str(self.page))] if self.page else []
-        return Summary(self.summary, (*flagged, *mismatched, *problems, *not_checked, *page))
+        renamed = (Line("setup", text) for text in self.renamed)
+        return Summary(self.summary, (*flagged, *renamed, *mismatched, *problems, *not_checked, *page))
 
     def __str__(self) -> str:
         return self._summary().text()
@@ -203,6 +207,7 @@ def run_sync(job: Job) -> SyncResult:
         )
     context, wanted = job.context(), targets(texts, job.loaded)
     with Store.open(job.loaded.store, mode="copy" if job.dry_run else "write") as store:
+        renamed = _refresh(store, Step0Finder(profiles_of(job.loaded)), job)
         pulled = _read_all(store, texts, job, context)
         unread = [part.result.source for part in pulled if part.failure]
         ready = write_back.restore(store, wanted, context, unread=unread)
@@ -228,6 +233,7 @@ def run_sync(job: Job) -> SyncResult:
             written=published.written,
             not_checked=kept.load_coverage(store),
             mismatched=_mismatched(store, changed),
+            renamed=renamed,
         )
 
 
@@ -239,9 +245,7 @@ def _read_all(store: Store, texts: Sequence[str], job: Job, context: Context) ->
     Step0Error
         None of them could be read; of several failures the first.
     """
-    finder = Step0Finder(profiles_of(job.loaded))
-    _refresh(store, finder, job)
-    pulled = pull(store, texts, finder, context)
+    pulled = pull(store, texts, Step0Finder(profiles_of(job.loaded)), context)
     store.people.follow_tags(now=job.clock())
     failures = [part.failure for part in pulled if part.failure]
     if len(failures) == len(pulled):
@@ -303,12 +307,40 @@ def _mismatched(store: Store, changed: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{entry.run} compared {entry.what}: {'; '.join(entry.notes)}" for entry in failed)
 
 
-def _refresh(store: Store, finder: Step0Finder, job: Job) -> None:
-    """Bring stored facts up to the profiles and settings of now; what that changes makes the store stale."""
+def _regroup(store: Store, finder: Step0Finder) -> tuple[str, ...]:
+    """Find the setup of every stored run again; accepts and mutes go along with the runs.
+
+    Returns
+    -------
+    tuple of str
+        One line for each setup with an accept or a mute that has another name now.
+    """
+    frame = store.runs.frame()
+    before = dict(zip(frame["run"], frame["setup"], strict=True))
+    items = [(record.key, finder.facts(record)) for record in store.runs.records()]
+    store.runs.save_facts(items)
+    moves: dict[str, set[str]] = {}
+    for key, facts in items:
+        old, new = before.get(key), facts.setup
+        if old and new and old != new and new not in moves.get(old, ()) and store.people.carry_over(old, new):
+            moves.setdefault(old, set()).add(new)
+    return tuple(
+        f"the runs of {old} are in {min(new)}{f' and {len(new) - 1} more' if len(new) > 1 else ''} now; "
+        "its accept and mute hold there too"
+        for old, new in sorted(moves.items())
+    )
+
+
+def _refresh(store: Store, finder: Step0Finder, job: Job) -> tuple[str, ...]:
+    """Bring stored facts up to the profiles and settings of now; what that changes makes the store stale.
+
+    Returns which setups have another name now, in sentences.
+    """
+    renamed: tuple[str, ...] = ()
     profiles = finder.profiles.fingerprint
     if store.notes.get("profiles") != profiles:
         with store.transaction():
-            store.runs.save_facts([(record.key, finder.facts(record)) for record in store.runs.records()])
+            renamed = _regroup(store, finder)
             store.sources.forget_marks(status="no-step0")
             store.notes.mark_stale()
             store.notes.put("profiles", profiles)
@@ -318,6 +350,7 @@ def _refresh(store: Store, finder: Step0Finder, job: Job) -> None:
         with store.transaction():
             store.notes.mark_stale()
             store.notes.put("judging", judging)
+    return renamed
 
 
 def _page(store: Store, job: Job, *, news: bool) -> Path | None:

@@ -107,6 +107,8 @@ def print_result(result: SyncResult, session: Session) -> None:
     """Print what changed, then one summary line; with --quiet nothing where nothing changed."""
     for problem in result.problems:
         output.warn(f"problem: {problem.where}: {problem.what}")
+    for line in result.renamed:
+        output.tell(f"setup: {line}")
     for line in result.mismatched:
         output.warn(f"weights: {line}")
     _tell_alerts(result, session)

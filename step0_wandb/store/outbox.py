@@ -176,6 +176,13 @@ class Outbox:
             connection.execute(delete(alerted).where(answered))
             _delete_empty(connection, numbers)
 
+    def carry_over(self, setup: str, into: str) -> None:
+        """Count what was told of a setup as told of another that has its runs now."""
+        with self._database.transaction() as connection:
+            for row in connection.execute(select(alerted).where(alerted.c.subject == setup)).mappings():
+                values = {**row, "subject": into, "message": None}
+                connection.execute(upsert(alerted).values(values).on_conflict_do_nothing())
+
     def rename(self, key: str, into: str) -> None:
         """Count the alerts on one run as alerts on another, which is the same run under a new key."""
         with self._database.transaction() as connection:

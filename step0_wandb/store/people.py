@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime  # also read by pydantic, where a label has traveled
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
@@ -119,6 +119,25 @@ class PeopleStore:
             self._notes.mark_stale()
             if isinstance(said, Accept):
                 Outbox(self._database).forget_setup(said.setup, until=said.at)
+
+    def carry_over(self, setup: str, into: str) -> bool:
+        """Let accept, mute and alerts of a setup hold for the setup that has its runs now.
+
+        Returns
+        -------
+        bool
+            Whether there was an accept or a mute to carry over.
+        """
+        with self._database.transaction():
+            Outbox(self._database).carry_over(setup, into)
+            accepts, mutes = self.accepts(), self.mutes()
+            accept = accepts.get(setup) if into not in accepts else None
+            mute = mutes.get(setup) if into not in mutes else None
+            if accept:
+                self.save(replace(accept, setup=into))
+            if mute:
+                self.save(replace(mute, setup=into))
+            return bool(accept or mute)
 
     def retract(self, retraction: Retraction) -> bool:
         """Remove an earlier label, accept or mute, and remember that; return whether there was one.

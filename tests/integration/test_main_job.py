@@ -230,6 +230,25 @@ def test_a_changed_profile_judges_stored_runs_anew(tmp_path):
     assert {run.setup for run in judged(tmp_path).values()} >= {"miles · Qwen3-0.6B · seed=3"}
 
 
+def test_an_accept_goes_along_when_a_setup_gets_another_name_and_that_is_told_once(tmp_path):
+    for name in ("a", "b", "c"):
+        miles_run(tmp_path, name, 0.0461)
+    sync(tmp_path)
+    with Store.open(tmp_path / "step0.db", mode="write") as store:
+        store.people.save(Accept("miles · Qwen3-0.6B", "measured by hand", "ada", NOW))
+    sync(tmp_path)
+    (tmp_path / "step0.toml").write_text("[setup.miles]\nadd = ['hf_checkpoint']\n")
+    result = sync(tmp_path)
+    new = {run.setup for run in judged(tmp_path).values()}
+    assert len(new) == 1
+    assert new != {"miles · Qwen3-0.6B"}
+    assert {run.verdict for run in judged(tmp_path).values()} == {"healthy"}
+    (line,) = result.renamed
+    assert line.startswith("the runs of miles · Qwen3-0.6B are in ")
+    assert not result.alerts
+    assert sync(tmp_path).renamed == ()
+
+
 def test_the_order_of_arrival_does_not_matter(tmp_path):
     forth, back = tmp_path / "forth", tmp_path / "back"
     for folder, order in ((forth, 1), (back, -1)):
