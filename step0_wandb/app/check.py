@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import select
 import sys
+import time
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, cast
 
 from step0_wandb.app.later_rollouts import with_server_rows
@@ -13,7 +16,7 @@ from step0_wandb.errors import NoStep0Error, SourceError, Step0Error, UsageError
 from step0_wandb.explanations.explanation import Explainer
 from step0_wandb.explanations.installed import Installed
 from step0_wandb.publish.wandb import travelling_ranges
-from step0_wandb.records import VERDICTS
+from step0_wandb.records import VERDICTS, EarlierStart
 from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.step0.rollouts import RolloutFinder, judge_later
 from step0_wandb.store import NOWHERE, Store, columns_of, store_exists
@@ -22,7 +25,7 @@ from step0_wandb.text.paths import is_there, user_path
 from step0_wandb.wandb_api.address import RemoteAddress, parse_address, safe_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pandas as pd
 
@@ -37,6 +40,10 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 RUN_FILE = ".wandb"
+QUIET_S = 0.5
+"""Seconds: a pipe that gives nothing for so long once step 0 is known is read no further."""
+MOST_S = 10.0
+"""Seconds that a pipe is read on at most for a later launch, once step 0 is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +54,15 @@ class OneRun:
     ----------
     later : tuple of Answer
         What it logged after step 0, judged; empty where nobody asked.
+    earlier : tuple of OneRun
+        Its starts before this one, the oldest first.
     """
 
     record: RunRecord
     facts: RunFacts
     problems: tuple[Problem, ...] = ()
     later: tuple[Answer, ...] = ()
+    earlier: tuple[OneRun, ...] = ()
 
 
 def read_one(text: str, job: Job, *, every_rollout: bool = False) -> tuple[OneRun, ...]:
@@ -95,7 +105,9 @@ def _run_of(text: str, finder: Step0Finder, job: Job) -> list[OneRun]:
         (pulled,) = pull(store, [text], finder, job.context())
         if pulled.failure:
             raise pulled.failure
-        records = list(store.runs.records())
+        starts = list(store.runs.records(starts="all"))
+    newest = {one.key: one.start for one in sorted(starts, key=attrgetter("start"))}
+    records = [one for one in starts if one.start == newest[one.key]]
     names = sorted({record.run_id for record in records})
     if len(names) > 1:
         raise UsageError(
@@ -109,10 +121,30 @@ def _run_of(text: str, finder: Step0Finder, job: Job) -> list[OneRun]:
             "Copy it again from where it was written, if it is whole there.",
         )
     if not records:
-        raise NoStep0Error(
-            f"{text} holds no run yet", "Its file is empty, or was just begun: try again soon."
+        raise _no_run(text)
+    return [
+        OneRun(
+            record,
+            finder.facts(record),
+            pulled.problems,
+            earlier=tuple(
+                OneRun(one, finder.facts(one))
+                for one in sorted(starts, key=attrgetter("start"))
+                if one.key == record.key and one.start < record.start
+            ),
         )
-    return [OneRun(record, finder.facts(record), pulled.problems) for record in records]
+        for record in records
+    ]
+
+
+def _no_run(text: str) -> NoStep0Error:
+    path = user_path(text.removeprefix("file:"))
+    if path.is_dir() and not any(path.rglob(f"*{RUN_FILE}")):
+        return NoStep0Error(
+            f"{text} has no .wandb file: nothing was written to it",
+            "The client writes it when the run begins. Look at the job's own log, and at logs/debug-internal.log.",
+        )
+    return NoStep0Error(f"{text} holds no run yet", "Its file is empty, or was just begun: try again soon.")
 
 
 def _console_log(text: str, finder: Step0Finder) -> OneRun | None:
@@ -123,11 +155,28 @@ def _console_log(text: str, finder: Step0Finder) -> OneRun | None:
     from step0_wandb.sources.console.log import read_console, read_stream
 
     log = (
-        read_stream(cast("Readable", sys.stdin.buffer), finder)
+        read_stream(cast("Readable", sys.stdin.buffer), finder, enough=_quiet_after(QUIET_S, MOST_S))
         if text == STDIN
         else read_console(path, finder)
     )
-    return OneRun(log.record, log.facts(finder))
+    earlier = tuple(OneRun(one.record, one.facts(finder)) for one in log.earlier)
+    return OneRun(log.record, log.facts(finder), earlier=earlier)
+
+
+def _quiet_after(quiet_s: float, most_s: float) -> Callable[[], bool]:
+    """Return whether standard input is read up to now, asked once step 0 is known.
+
+    A pipe may hold a whole log with a later launch in it, or one that still grows: where nothing comes for
+    a moment, nobody has written more yet.
+    """
+    began: list[float] = []
+
+    def is_quiet() -> bool:
+        began.append(time.monotonic())
+        ready, _, _ = select.select([sys.stdin], [], [], quiet_s)
+        return not ready or began[-1] - began[0] > most_s
+
+    return is_quiet
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +256,18 @@ def judge_one(
     frame = _beside(row, basis.runs)
     result = weigh(frame, basis.ranges, alpha=settings.alpha, broken_ratio=settings.broken_ratio)
     return next(run for run in judged_runs(result, only=record.key))
+
+
+def judge_start(one: OneRun, loaded: Loaded, basis: Basis) -> JudgedRun:
+    """Judge the start of a run that was read, and those before it."""
+    run = judge_one(one.record, loaded, basis, facts=one.facts, later=one.later)
+    earlier = []
+    for before in one.earlier:
+        judged = judge_one(before.record, loaded, basis, facts=before.facts)
+        start, created_at = before.record.start, before.record.created_at
+        earlier.append(EarlierStart(start, created_at, judged.verdict, judged.gap))
+    number = one.record.start
+    return replace(run, start=number, starts=max(number, run.starts), earlier=tuple(earlier) or run.earlier)
 
 
 def _stored(loaded: Loaded) -> pd.DataFrame | None:

@@ -37,16 +37,14 @@ def check(
 
     Example: step0-wandb check ./wandb/latest-run
     """
-    from step0_wandb.app.check import basis_of, gravest_first, judge_one, read_one
+    from step0_wandb.app.check import basis_of, gravest_first, judge_start, read_one
 
     asked = every_rollout or session.loaded.settings.checks.every_rollout
     policies = read_one(source, session.job(), every_rollout=asked)
     basis = basis_of(policies[0].record, session.job())
     if basis.said:
         output.tell(basis.said)
-    runs = gravest_first(
-        judge_one(one.record, session.loaded, basis, facts=one.facts, later=one.later) for one in policies
-    )
+    runs = gravest_first(judge_start(one, session.loaded, basis) for one in policies)
     run, problems = runs[0], policies[0].problems
     for problem in problems:
         output.warn(f"problem: {problem.where}: {problem.what}")

@@ -91,6 +91,12 @@ def print_run(run: JudgedRun, out: Console) -> None:
     out.print(Text("  " + " | ".join(clean(part) for part in where if part), style="dim"))
     if run.created_at:
         out.print(Text(f"  created {when(run.created_at)}", style="dim"))
+    for earlier in run.earlier:
+        began = f", {when(earlier.created_at)}," if earlier.created_at else ""
+        gap = "" if earlier.gap is None else f", gap {number(earlier.gap)}"
+        out.print(
+            Text(f"  started again: start {earlier.start}{began} was {earlier.verdict}{gap}", style="dim")
+        )
     if run.verdict not in ("pending", "no-step0"):
         out.print(checks_table(run.checks, run.reasons))
 

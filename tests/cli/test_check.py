@@ -72,6 +72,51 @@ def test_a_growing_log_on_stdin_ends_the_check_at_step_0(tmp_path):
     assert said.startswith("no-range")
 
 
+RELAUNCHED = LINE.format(0, 0.0, 0.0151) + LINE.format(1, 1e-4, 0.02) + LINE.format(0, 0.021, 0.0631)
+
+
+def test_of_launches_in_one_log_the_newest_is_judged_and_the_first_told(tmp_path):
+    (tmp_path / "job.log").write_text(RELAUNCHED)
+    answer = run("check", "job.log", "--store", "none.db", "--json", cwd=tmp_path)
+    found = answer.document["run"]
+    assert (answer.code, found["verdict"], found["gap"]) == (3, "broken", 0.0631)
+    assert (found["start"], found["starts"]) == (2, 2)
+    earlier = {"start": 1, "created_at": None, "verdict": "no-range", "gap": 0.0151}
+    assert found["earlier"] == [earlier]
+    said = run("check", "job.log", "--store", "none.db", cwd=tmp_path).out
+    assert "started again: start 1 was no-range, gap 0.0151" in said
+
+
+def test_a_whole_log_in_a_pipe_is_judged_as_the_file_is(tmp_path):
+    words = [sys.executable, "-m", "step0_wandb", "check", "-", "--store", str(tmp_path / "none.db")]
+    done = subprocess.run(words, input=RELAUNCHED, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()[0]) == (3, "broken")
+
+
+def test_a_directory_is_judged_by_its_own_start(tmp_path):
+    rows = [{"train/step": 0, "train/ppo_kl": kl, "train/pg_clipfrac": 0.0, GAP: 0.015} for kl in (0.0, 0.02)]
+    places = []
+    for at, row in enumerate(rows):
+        record = run_record("job7", CONFIG, started=1767225600 + 60 * at)
+        file = wandb_file(record, history_record(row), exit_record(0))
+        places.append(write_file(tmp_path, file, run_id="job7", stamp=f"20260101_000{at}00").parent)
+    (tmp_path / "latest-run").symlink_to(places[1])
+    answers = [
+        run("check", place, "--json", "--store", "none.db", cwd=tmp_path)
+        for place in (*places, tmp_path / "latest-run", tmp_path)
+    ]
+    found = [answer.document["run"] for answer in answers]
+    assert [run["ppo_kl"] for run in found] == [0.0, 0.02, 0.02, 0.02]
+    assert [run["start"] for run in found] == [1, 2, 2, 2]
+    assert [[one["start"] for one in run["earlier"]] for run in found] == [[], [1], [1], [1]]
+
+
+def test_a_directory_without_a_file_says_that_nothing_was_written(tmp_path):
+    (tmp_path / "run-20260101_000000-abc" / "files").mkdir(parents=True)
+    answer = run("check", "run-20260101_000000-abc", "--store", "none.db", cwd=tmp_path)
+    assert (answer.code, "no .wandb file: nothing was written to it" in answer.err) == (8, True)
+
+
 @pytest.mark.parametrize(
     "text", ["", "nothing of interest\n" * 100, "step 0: {'train/loss': 1.0}\n", "\x00\xff"]
 )

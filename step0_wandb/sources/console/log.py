@@ -74,7 +74,7 @@ def read_stream(
     name : str
         What the run is called; its id is the part before the first suffix.
     enough : callable
-        Asked whenever step 0 is known: whether to read no further, where another launch may stand.
+        Asked before more is read than it takes to know step 0; a later launch may stand there.
 
     Raises
     ------
@@ -99,7 +99,10 @@ def read_stream(
             f"{name} shows step {reader.unread:g}, but in a form that cannot be read",
             "`step0-wandb check` also reads a W&B run, and its directory.",
         )
-    *earlier, newest = with_step0 or readings[-1:]
+    *earlier, newest = [
+        replace(reading, record=replace(reading.record, start=number))
+        for number, reading in enumerate(with_step0 or readings[-1:], 1)
+    ]
     return replace(newest, earlier=tuple(earlier))
 
 
@@ -163,10 +166,10 @@ class _Reader:
                 self._pass_over(step)
             elif self._finder.decided(self.starts[-1].rows, {}):
                 self._printed.skip_above = self.starts[-1].first
-                if enough():
-                    return
+                self.log.enough = enough
             else:
                 self._printed.skip_above = math.inf
+                self.log.enough = lambda: False
 
     def _pass_over(self, step: PrintedStep) -> None:
         number = min((number for number in step.numbers.values() if number is not None), default=math.inf)

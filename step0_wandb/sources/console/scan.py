@@ -44,11 +44,14 @@ class Log:
         The beginning of the log.
     ended : bool
         Whether the log was read to its end.
+    enough : callable
+        Asked before more is read: whether to stop there.
     """
 
     def __init__(self, stream: Readable, needles: Iterable[bytes]) -> None:
         self.head = b""
         self.ended = False
+        self.enough: Callable[[], bool] = lambda: False
         self._stream = stream
         self._buffer = memoryview(bytearray(CHUNK))
         self._held = b""
@@ -96,6 +99,8 @@ class Log:
 
     def more(self, *, keep: int) -> bool:
         """Read on, and let go of all that lies far before `keep`; return whether there was more."""
+        if self.enough():
+            return False
         size = 0 if self.ended else self._stream.readinto1(self._buffer)
         self.ended = not size
         new = bytes(self._buffer[:size])

@@ -162,7 +162,11 @@ class Directories:
             files = [file for file in loose if file is named or self._lived_together(file, named)]
             rows = tuple(row for file in files for row in file.rows)
             mine = Start(files, rows, starts[-1].number + 1 if starts else 1, is_stored=not starts)
-        return self._reading(mine, self.files, state_of(mine.files, now))
+        before = [start for start in starts if start.number < mine.number]
+        return replace(
+            self._reading(mine, self.files, state_of(mine.files, now)),
+            earlier=tuple(self._record(start, state_of(start.files, now)) for start in before if start.files),
+        )
 
     def _restore(self, prior: RunRecord) -> None:
         """Give each file what the earlier record has of it; rows of vanished files stay by themselves."""
