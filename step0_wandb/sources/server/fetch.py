@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -255,60 +255,72 @@ class Fetcher:
         for node in nodes:
             if node.job_type == OWN_JOB_TYPE:
                 continue
-            try:
+            with _losing(node.name, lost):
                 config = scrub(node.config)
                 searches[node.name] = Step0Search(node, history, config=config, finder=self._finder)
-            except SHAPE_ERRORS as error:
-                lost[node.name] = LostRun(node.name, ODD_RUN.format(type(error).__name__))
-        while unfinished := [
-            RunQuery(name, search.next)
-            for name, search in searches.items()
-            if search.next and name not in lost
-        ]:
-            batch = self._project.read_runs(unfinished, whole=False)
-            lost |= {run.name: run for run in batch.lost}
-            lost |= {name: LostRun(name, "it was deleted while it was read") for name in batch.gone}
-            for name, raw in batch.nodes.items():
-                try:
-                    searches[name].add(read_history(raw))
-                except UnreadableRun as error:
-                    lost[name] = LostRun(name, str(error))
-                except SHAPE_ERRORS as error:
-                    lost[name] = LostRun(name, ODD_RUN.format(type(error).__name__))
+        while unfinished := {
+            name: search.next for name, search in searches.items() if search.next and name not in lost
+        }:
+            for name, part in self._histories(unfinished, lost).items():
+                with _losing(name, lost):
+                    searches[name].add(read_history(part))
+        self._find_later_starts(
+            [
+                search
+                for name, search in searches.items()
+                if name not in lost and (restarted or len(search.node.writers) > 1)
+            ],
+            lost,
+        )
         found = tuple(search for name, search in searches.items() if name not in lost)
-        self._find_later_starts([search for search in found if restarted or len(search.node.writers) > 1])
         names = {name for search in found for row in search.rows for name in row.values}
         self.metrics |= self._finder.metrics & names
         return FetchedRuns(found, tuple(lost.values()))
 
-    def _find_later_starts(self, searches: Sequence[Step0Search]) -> None:
-        """Add the later starts of runs that may have some; what cannot be read of them is left out."""
+    def _find_later_starts(self, searches: Sequence[Step0Search], lost: dict[str, LostRun]) -> None:
+        """Add the later starts of runs that may have some."""
         by_name = {search.node.name: search for search in searches}
-        scans = [
-            RunQuery(name, query) for name, search in by_name.items() if (query := search.scan()) is not None
-        ]
-        keys = {scan.name: scan.history.step_key for scan in scans}
-        starts: dict[str, deque[Window]] = {}
+        scans = {name: query for name, search in by_name.items() if (query := search.scan()) is not None}
+        starts: dict[str, list[Window]] = {}
         late = set()
-        for name, node in self._histories(scans).items():
-            rows = read_samples(node)
-            if windows := later_starts(rows, keys[name]):
-                starts[name] = deque(windows[-MOST_STARTS:])
-                if rows[0][keys[name]] > min(row[keys[name]] for row in rows):
+        for name, node in self._histories(scans, lost).items():
+            with _losing(name, lost):
+                rows, key = read_samples(node), scans[name].step_key
+                starts[name] = later_starts(rows, key)[-MOST_STARTS:]
+                if rows and rows[0][key] > min(row[key] for row in rows):
                     late.add(name)
-        while starts:
+        for at in range(MOST_STARTS):
             queries = {
-                name: HistoryQuery(windows.popleft(), Window(0, 1), (), 1) for name, windows in starts.items()
+                name: HistoryQuery(windows[at], Window(0, 1), (), 1)
+                for name, windows in starts.items()
+                if at < len(windows) and name not in lost
             }
-            for name, node in self._histories([RunQuery(*item) for item in queries.items()]).items():
-                by_name[name].start_at(queries[name], read_history(node))
-            starts = {name: windows for name, windows in starts.items() if windows}
+            for name, node in self._histories(queries, lost).items():
+                with _losing(name, lost):
+                    by_name[name].start_at(queries[name], read_history(node))
         for name in late:
             if by_name[name].later:
                 by_name[name].take_late_rows()
 
-    def _histories(self, queries: Sequence[RunQuery]) -> Mapping[str, Mapping[str, Any]]:
-        return self._project.read_runs(queries, whole=False).nodes if queries else {}
+    def _histories(
+        self, queries: Mapping[str, HistoryQuery], lost: dict[str, LostRun]
+    ) -> Mapping[str, Mapping[str, Any]]:
+        """Return parts of the histories of runs; runs that cannot be read are added to `lost`."""
+        batch = self._project.read_runs([RunQuery(*item) for item in queries.items()], whole=False)
+        lost |= {run.name: run for run in batch.lost}
+        lost |= {name: LostRun(name, "it was deleted while it was read") for name in batch.gone}
+        return batch.nodes
+
+
+@contextmanager
+def _losing(name: str, lost: dict[str, LostRun]) -> Iterator[None]:
+    """Add a run to `lost` where the block cannot read what the server says of it."""
+    try:
+        yield
+    except UnreadableRun as error:
+        lost[name] = LostRun(name, str(error))
+    except SHAPE_ERRORS as error:
+        lost[name] = LostRun(name, ODD_RUN.format(type(error).__name__))
 
 
 def _fetched_page(project: Mapping[str, Any], page: RunPage, runs: FetchedRuns) -> FetchedPage:
