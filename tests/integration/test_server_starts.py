@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+import wandb
 
 from step0_wandb.sources.server.history import later_starts
 from tests.support.server_source import CONFIG, START, Lab, miles_rows
-from tests.support.wandb_server import WandbServer
+from tests.support.wandb_server import WandbServer, client_online
 
 GAP = "train/train_rollout_logprob_abs_diff"
 
@@ -173,3 +174,39 @@ def test_steps_begin_again_where_they_fall_back_to_the_first_and_nowhere_else():
     assert starts(0, 1, 2, 0, 0, 1) == [4]
     assert starts(0, 1, 0, 1, 2, 0) == [3, 6]
     assert starts(5, 6, 5) == [3]
+
+
+# --- by the real client -----------------------------------------------------------------------------
+
+
+def log_with_client(gap, **how):
+    settings = wandb.Settings(console="off", x_disable_stats=True)
+    run = wandb.init(project="rl", id="job7", config=CONFIG, settings=settings, **how)
+    for step in range(4):
+        run.log({"rollout/step": step, "rollout/response_len/mean": 512.0})
+        run.log({"train/step": step, "train/ppo_kl": 0.0, "train/pg_clipfrac": 0.0, GAP: gap * (1 + step)})
+    run.finish()
+
+
+def test_what_the_real_client_logs_again_under_one_id_is_another_start(tmp_path):
+    with client_online(tmp_path) as server:
+        lab = Lab(server)
+        server.clock = lambda: START + timedelta(days=1)
+        log_with_client(0.0151)
+        assert [reading.record.start for reading in readings(lab)] == [1]
+        assert requests(lab) == ([], 1)
+
+        server.clock = lambda: START + timedelta(days=2)
+        log_with_client(0.063, resume="allow")  # goes on behind the rows of the first
+        (again,), asked = requests(lab)
+        assert [gap_of(lab, record) for record in (*again.earlier, again.record)] == [0.0151, 0.063]
+        assert asked <= 4
+        assert requests(lab) == ([], 1)
+
+        server.clock = lambda: START + timedelta(days=3)
+        del run_of(lab, "job7").rows[:]  # as a rewind to the first step does
+        log_with_client(0.0152, resume="allow")
+        (again,), asked = requests(lab)
+        assert [gap_of(lab, record) for record in (*again.earlier, again.record)] == [0.0152]
+        assert asked <= 4
+        assert requests(lab) == ([], 1)
