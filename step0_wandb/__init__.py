@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from step0_wandb.app.diff import diff
     from step0_wandb.app.notebook import explain, load_runs
     from step0_wandb.app.sync import sync
     from step0_wandb.plots import plot_fit, plot_gaps, plot_history
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from step0_wandb.verdicts.judge import judge
 
 _HOMES = {
+    "diff": "app.diff",
     "explain": "app.notebook",
     "fit_ranges": "ranges",
     "goodness_of_fit": "ranges",
@@ -40,6 +42,7 @@ _HOMES = {
 
 __all__ = [
     "__version__",
+    "diff",
     "explain",
     "fit_ranges",
     "goodness_of_fit",

@@ -14,6 +14,7 @@ from step0_wandb import __version__
 from step0_wandb.cli import (
     check,
     demo,
+    diff,
     doctor,
     explain,
     gate,
@@ -56,6 +57,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "ranges": ranges.ranges,
     "weights": weights.weights,
     "explain": explain.explain,
+    "diff": diff.diff,
     "label": label.label,
     "accept": label.accept,
     "mute": mute.mute,

@@ -77,7 +77,7 @@ def differences(
     own, others = plain(config), [plain(peer) for peer in peers]
     found = []
     for key in sorted(own.keys() | {key for other in others for key in other}):
-        if _NOISE.search(key):
+        if varies_by_nature(key):
             continue
         counts = Counter(_comparable(key, other.get(key)) for other in others)
         if _comparable(key, own.get(key)) in counts or _is_individual(counts):
@@ -98,6 +98,11 @@ def nearest_setup(setup: str, others: Iterable[str]) -> str | None:
         key=lambda other: (len(parts ^ set(" ".join(other.split(" · ")[2:]).split())), other),
         default=None,
     )
+
+
+def varies_by_nature(key: str) -> bool:
+    """Return whether a key differs from run to run whatever the setup: a seed, a name, a path."""
+    return bool(_NOISE.search(key))
 
 
 def _comparable(key: str, value: Json) -> str:
