@@ -1,35 +1,34 @@
-"""Secrets are dropped from a run's config where it is read, before anything else sees it.
+"""Secrets are dropped from what a run says where it is read, before anything else sees it.
 
-Miles logs ``wandb_key``, OpenRLHF keeps the key in ``use_wandb``, and the W&B client records the command
-line. What goes, goes with its name: a placeholder would still say that there was a secret.
+Miles logs ``wandb_key``, OpenRLHF keeps the key in ``use_wandb``, and launch scripts log whole command
+lines, environments and printed Namespaces. A value that is a secret goes with its name; inside a text that
+tells more, the secret alone is replaced.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from step0_wandb.text.secret_fields import has_fields, secret_fields
+from step0_wandb.text.secret_names import is_secret_name
+from step0_wandb.text.secret_shapes import key_spans
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from step0_wandb.records import Json
+    from step0_wandb.records import Json, RunRecord
 
-_SECRET_NAME = re.compile(r"(?:key|token|secret|password|passwd|credential)s?$", re.IGNORECASE)
+HIDDEN = "***"
+"""Stands for a secret in a text."""
 _SECRET_BLOCKS = frozenset({"env_vars", "launcher_env_report"})
 _OF_WANDB = re.compile(r"docker|commit|gpu|gpu_type|gpu_count|python|cuda|\w*version", re.IGNORECASE)
-
-# Keys of W&B, Hugging Face, OpenAI and Anthropic, GitHub, GitLab and AWS.
-_KEY_SHAPES = re.compile(
-    r"wandb_v\d+_\w{8}"
-    r"|(?<![A-Za-z0-9])(?:hf_[A-Za-z0-9]{16}|sk-[\w-]{16}|gh[opsur]_[A-Za-z0-9]{30}|github_pat_\w{20}"
-    r"|glpat-[\w-]{16}|AKIA[0-9A-Z]{16}(?![0-9A-Z]))"
-)
-_FORTY_HEX = re.compile(r"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])", re.IGNORECASE)
-_NAMES_A_VERSION = re.compile(r"commit|revision|hash|(?<![a-z])sha(?![a-z])|sha\d*$", re.IGNORECASE)
-_SHORTEST = 16  # no key is shorter, so that shorter texts need no search
-_SLASHES = ("/", "\\")
+_OPTION = re.compile(r"--?([A-Za-z][\w.-]*)")
+_NO_VALUE = re.compile(r"(?i)(\\*[\"'])?(?:none|null|true|false|\*+)?(?(1)\1)")
 _DEEPEST = 100  # levels of nesting that are looked into; what lies deeper is dropped
+_LONGEST = 1 << 20  # characters of one text; a longer one is dropped
 
 
 def looks_like_key(text: str, name: str = "") -> bool:
@@ -38,8 +37,7 @@ def looks_like_key(text: str, name: str = "") -> bool:
     Parameters
     ----------
     name : str
-        The config key that holds it. Forty hex digits are one of W&B's older keys or a git commit: they
-        pass where the name speaks of a commit, revision, sha or hash, or where they are part of a path.
+        What holds it; see `key_spans`.
 
     Examples
     --------
@@ -48,30 +46,57 @@ def looks_like_key(text: str, name: str = "") -> bool:
     >>> looks_like_key("0123456789" * 4), looks_like_key("0123456789" * 4, "git_commit")
     (True, False)
     """
-    if len(text) < _SHORTEST:
-        return False
-    if _KEY_SHAPES.search(text):
-        return True
-    found = (match.span() for match in _FORTY_HEX.finditer(text))
-    alone = (
-        text[start - 1 : start] not in _SLASHES and text[end : end + 1] not in _SLASHES
-        for start, end in found
+    return bool(key_spans(text, name))
+
+
+def redact(text: str) -> str:
+    """Return a text with each secret in it replaced: by its look, and by the name before it.
+
+    Examples
+    --------
+    >>> redact("train.py --wandb-key hunter2 --lr 1e-6 https://me:pw@example.org")
+    'train.py --wandb-key *** --lr 1e-6 https://***@example.org'
+    """
+    if len(text) > _LONGEST:
+        return HIDDEN
+    return _without(text, [*key_spans(text), *secret_fields(text)])
+
+
+def redact_record(record: RunRecord) -> RunRecord:
+    """Return a run without secrets: in its names, its config and the names of its metrics."""
+    rows = record.rows
+    if any(looks_like_key(name) for row in rows for name in row.values):
+        rows = tuple(
+            replace(
+                row, values={name: value for name, value in row.values.items() if not looks_like_key(name)}
+            )
+            for row in rows
+        )
+    return replace(
+        record,
+        name=redact(record.name),
+        group=record.group and redact(record.group),
+        job_type=record.job_type and redact(record.job_type),
+        tags=tuple(map(redact, record.tags)),
+        config=scrub(record.config),
+        rows=rows,
     )
-    return any(alone) and not _NAMES_A_VERSION.search(name)
 
 
 def scrub(config: Mapping[str, Json]) -> dict[str, Json]:
     """Return a run's config without secrets, at any depth.
 
-    Dropped are: text under names that end in key, token, secret, password, passwd or credential (any
-    case, singular or plural); ``env_vars`` and ``launcher_env_report``; of ``_wandb`` all but image,
-    commit, GPUs and versions; and any text that `looks_like_key`. Numbers stay: ``max_tokens`` is no
-    secret.
+    Dropped are: text under the name of a secret (`is_secret_name`); ``env_vars`` and
+    ``launcher_env_report``; of ``_wandb`` all but image, commit, GPUs and versions; names that look like
+    keys; and any text that `looks_like_key`, unless it is made of names and values: there the secrets
+    alone are replaced. Numbers stay: ``max_tokens`` is no secret.
 
     Examples
     --------
     >>> scrub({"wandb_key": "abc", "max_tokens": 8, "env": {"HF_TOKEN": "x", "rank": 0}})
     {'max_tokens': 8, 'env': {'rank': 0}}
+    >>> scrub({"args": "Namespace(wandb_key='abc', lr=1e-06)"})
+    {'args': "Namespace(wandb_key='***', lr=1e-06)"}
     """
     return _scrub_mapping(config, _DEEPEST, hidden=False)
 
@@ -80,17 +105,18 @@ def _scrub_mapping(values: Mapping[str, Json], levels: int, *, hidden: bool) -> 
     """Return a mapping without secrets; where it is `hidden`, by a name above it, without any text."""
     kept: dict[str, Json] = {}
     for name, value in values.items():
-        if not isinstance(value, (str, list, dict)):
-            kept[name] = value
-        elif name in _SECRET_BLOCKS:
+        if (name in _SECRET_BLOCKS and isinstance(value, (str, list, dict))) or _safe(name, "") != name:
             continue
-        elif isinstance(value, str):
-            if not (hidden or _is_secret(name) or looks_like_key(value, name)):
-                kept[name] = value
+        if isinstance(value, str):
+            safe = None if hidden or is_secret_name(name) else _safe(value, name)
+            if safe is not None:
+                kept[name] = safe
+        elif not isinstance(value, (list, dict)):
+            kept[name] = value
         elif name == "_wandb":
             kept[name] = _of_wandb(value, levels)
         else:
-            kept[name] = _scrub_nested(value, name, levels, hidden=hidden or _is_secret(name))
+            kept[name] = _scrub_nested(value, name, levels, hidden=hidden or is_secret_name(name))
     return kept
 
 
@@ -99,11 +125,20 @@ def _scrub_nested(value: list[Json] | dict[str, Json], name: str, levels: int, *
         return None
     if isinstance(value, dict):
         return _scrub_mapping(value, levels - 1, hidden=hidden)
-    return [
-        _scrub_nested(item, name, levels - 1, hidden=hidden) if isinstance(item, (list, dict)) else item
-        for item in value
-        if not (isinstance(item, str) and (hidden or looks_like_key(item, name)))
-    ]
+    kept: list[Json] = []
+    follows_option = False  # ["--wandb-key", "hunter2"]
+    for item in value:
+        if isinstance(item, (list, dict)):
+            kept.append(_scrub_nested(item, name, levels - 1, hidden=hidden))
+        elif not isinstance(item, str):
+            kept.append(item)
+        elif not hidden and not (follows_option and not item.startswith("-")):
+            safe = _safe(item, name)
+            if safe is not None:
+                kept.append(safe)
+        option = _OPTION.fullmatch(item) if isinstance(item, str) else None
+        follows_option = option is not None and is_secret_name(option[1])
+    return kept
 
 
 def _of_wandb(value: Json, levels: int) -> Json:
@@ -122,6 +157,30 @@ def _of_wandb(value: Json, levels: int) -> Json:
     return kept
 
 
-@lru_cache(maxsize=1 << 14)  # every run of a project has the same few hundred names
-def _is_secret(name: str) -> bool:
-    return _SECRET_NAME.search(name) is not None
+@lru_cache(maxsize=1 << 14)  # the runs of a project share most of their texts
+def _safe(text: str, name: str) -> str | None:
+    """Return a text of a config without the secrets in it; None where nothing is left that tells anything."""
+    if len(text) > _LONGEST:
+        return None
+    keys, fields = key_spans(text, name), list(secret_fields(text))
+    if not keys and not fields:
+        return text
+    return _without(text, [*keys, *fields]) if fields or has_fields(text) else None
+
+
+def _without(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """Return a text with a placeholder for each of some parts, which may overlap."""
+    parts, at = [], 0
+    for start, end in sorted(spans):
+        if end <= at or _NO_VALUE.fullmatch(text, start, end):
+            continue
+        if start > at or not parts:
+            parts += [text[at:start], _placeholder(text[start:end])]
+        at = end
+    return "".join([*parts, text[at:]])
+
+
+def _placeholder(secret: str) -> str:
+    """Return what stands for a secret, in the quotes that it had."""
+    quote = re.match(r"\\*[\"']", secret)
+    return f"{quote[0]}{HIDDEN}{quote[0]}" if quote and secret.endswith(quote[0]) else HIDDEN
