@@ -17,6 +17,7 @@ from step0_wandb.records import Problem
 from step0_wandb.sources.base import SourcePage
 from step0_wandb.sources.registry import open_source
 from step0_wandb.step0.policies import split_policies
+from step0_wandb.text.redact import redact, redact_keys, redact_record
 from step0_wandb.wandb_api.address import safe_text
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ class _Pull:
         """Store one page, with where reading goes on after it."""
         if self._source is None:
             raise ValueError("a page of no source")
+        page = _safe_page(page)
         name, now = self._source.name, self._context.clock()
         items = [item for reading in page.readings for item in self._items(reading)]
         with self._store.transaction():
@@ -160,7 +162,7 @@ class _Pull:
     def fail(self, error: Step0Error) -> None:
         """Note why the source could not be read (further)."""
         self._failure = error
-        self._problems.append(Problem(self._text, error.message))
+        self._problems.append(_safe(Problem(self._text, error.message)))
 
     def finish(self) -> None:
         """Note that the source is done with."""
@@ -169,7 +171,7 @@ class _Pull:
     def result(self) -> PullResult:
         """Return what came of it."""
         seen, requests = (self._source.runs_seen, self._source.requests) if self._source else (0, 0)
-        error = self._failure.message if self._failure else None
+        error = redact_keys(self._failure.message) if self._failure else None
         result = SourceResult(self._text, seen, self._new, requests, self._seconds, error)
         return PullResult(result, tuple(self._problems), self._failure)
 
@@ -182,6 +184,29 @@ def _has_other_step0(finder: Step0Finder, old: RunRecord, new: RunRecord) -> boo
 
 def _values(step0: Step0) -> tuple[str, ...]:
     return tuple(repr(value) for value in (step0.status, step0.ppo_kl, step0.clip_frac, step0.gap))
+
+
+def _safe_page(page: SourcePage) -> SourcePage:
+    """Return a page without secrets: nothing after this point sees one."""
+    return replace(
+        page,
+        readings=tuple(
+            replace(
+                reading, record=redact_record(reading.record), problems=tuple(map(_safe, reading.problems))
+            )
+            for reading in page.readings
+        ),
+        updates=tuple(
+            replace(update, name=redact(update.name), tags=tuple(map(redact, update.tags)))
+            for update in page.updates
+        ),
+        problems=tuple(map(_safe, page.problems)),
+    )
+
+
+def _safe(problem: Problem) -> Problem:
+    """Return a problem without keys: a server or a file name may bring them."""
+    return Problem(redact_keys(problem.where), redact_keys(problem.what))
 
 
 def _read_concurrently(pulls: Sequence[_Pull]) -> None:

@@ -9,6 +9,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING
 
 from step0_wandb.text.formatting import clean
+from step0_wandb.text.redact import redact_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +71,9 @@ class _Stderr(logging.Handler):
         self._clock = clock
 
     def emit(self, record: logging.LogRecord) -> None:
-        message, hint = clean(record.getMessage()), clean(getattr(record, HINT, ""))
+        message, hint = (
+            clean(redact_keys(text)) for text in (record.getMessage(), getattr(record, HINT, ""))
+        )
         if self._as_json:
             _write(self._object(record, message, hint))
         elif sys.stderr.isatty():

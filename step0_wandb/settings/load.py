@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from step0_wandb.errors import UsageError
 from step0_wandb.settings.options import Settings
 from step0_wandb.text.paths import is_there, user_path
-from step0_wandb.text.redact import looks_like_key
+from step0_wandb.text.redact import looks_like_key, redact_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -144,6 +144,7 @@ def describe(loaded: Loaded) -> list[Setting]:
     """Return every setting with its value and origin; the store as the path that is used."""
     values = loaded.settings.model_dump(mode="json")
     values["store"] = str(loaded.store)
+    values["sources"] = [redact_keys(text) for text in loaded.settings.sources]
     return [Setting(key, value, loaded.origins.get(key, "default")) for key, value in _leaves(values).items()]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sqlite3
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -97,6 +97,8 @@ def open_to_write(path: Path) -> File:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = _lock(path)
         undo.callback(lock.release)
+        with suppress(FileExistsError):  # configs are nobody else's business; SQLite would take the umask
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
         connection = _connect(lambda: _sqlite(path, "rwc"), begin="BEGIN IMMEDIATE")
         undo.callback(connection.close)
         _update(connection, path)
@@ -253,7 +255,7 @@ def _lock(path: Path) -> FileLock:
     """Take the writers' lock, and note in it who has it."""
     place = _beside(path, ".lock")
     holder = f" ({place.read_text(encoding='utf-8', errors='replace')[:80]})" if place.exists() else ""
-    lock = FileLock(place, timeout=0)
+    lock = FileLock(place, timeout=0, mode=0o600)
     try:
         lock.acquire()
     except Timeout:

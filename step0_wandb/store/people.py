@@ -14,6 +14,7 @@ from step0_wandb.store.codec import parsed
 from step0_wandb.store.notes import Notes
 from step0_wandb.store.outbox import Outbox
 from step0_wandb.store.schema import accepts, labels, mutes, runs
+from step0_wandb.text.redact import redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -110,6 +111,8 @@ class PeopleStore:
 
         To accept a setup answers the alerts about it: if it moves again, there is a new alert.
         """
+        if not isinstance(said, Mute):
+            said = replace(said, why=redact(said.why))  # a pasted command line may hold a key
         table = _TABLES[type(said)]
         statement = upsert(table).values(asdict(said))
         rest = {column.name: statement.excluded[column.name] for column in table.c if not column.primary_key}

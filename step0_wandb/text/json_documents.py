@@ -9,6 +9,8 @@ from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from step0_wandb.text.redact import redact_keys
+
 if TYPE_CHECKING:
     from step0_wandb.errors import Step0Error
     from step0_wandb.records import Json
@@ -33,7 +35,10 @@ def document(name: str, /, **parts: object) -> dict[str, Json]:
 
 def error_document(error: Step0Error) -> dict[str, Json]:
     """Return the document of a failure."""
-    return document("error", error={"kind": error.kind, "message": error.message, "hint": error.hint})
+    return document(
+        "error",
+        error={"kind": error.kind, "message": redact_keys(error.message), "hint": redact_keys(error.hint)},
+    )
 
 
 def dumps(value: dict[str, Json]) -> str:

@@ -62,6 +62,17 @@ def redact(text: str) -> str:
     return _without(text, [*key_spans(text), *secret_fields(text)])
 
 
+def redact_keys(text: str) -> str:
+    """Return a sentence with what looks like a key replaced; names are not looked at, sentences use them too.
+
+    Examples
+    --------
+    >>> redact_keys("https://me:pw@example.org is not a valid URL; no key: set WANDB_API_KEY")
+    'https://***@example.org is not a valid URL; no key: set WANDB_API_KEY'
+    """
+    return _without(text[:_LONGEST], key_spans(text[:_LONGEST]))
+
+
 def redact_record(record: RunRecord) -> RunRecord:
     """Return a run without secrets: in its names, its config and the names of its metrics."""
     rows = record.rows
@@ -170,7 +181,8 @@ def _safe(text: str, name: str) -> str | None:
 
 def _without(text: str, spans: Iterable[tuple[int, int]]) -> str:
     """Return a text with a placeholder for each of some parts, which may overlap."""
-    parts, at = [], 0
+    parts: list[str] = []
+    at = 0
     for start, end in sorted(spans):
         if end <= at or _NO_VALUE.fullmatch(text, start, end):
             continue
