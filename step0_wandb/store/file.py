@@ -60,6 +60,14 @@ class File:
                 yield self.connection
         _refuse_torn(self.path, self.stamp)
 
+    def compact(self) -> None:
+        """Write the file again without what was deleted from it; outside of a transaction."""
+        with explained(self.path):
+            self.connection.rollback()
+            raw = _raw(self.connection)
+            raw.execute("VACUUM")
+            raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def close(self) -> None:
         """Close the file and let others write."""
         try:

@@ -13,6 +13,7 @@ from step0_wandb.store.notes import Notes
 from step0_wandb.store.outbox import Outbox
 from step0_wandb.store.people import PeopleStore
 from step0_wandb.store.runs import RunStore
+from step0_wandb.store.scrub import is_scrubbed, scrub_store
 from step0_wandb.store.sources import SourceStore
 from step0_wandb.store.verdicts import VerdictStore
 
@@ -74,7 +75,13 @@ class Store:
             The file cannot be used, or is that of a newer version; or there is none to read.
         """
         opener = {"write": open_to_write, "read": open_to_read, "copy": open_copy}[mode]
-        return cls(Database.of(opener(Path(path))))
+        database = Database.of(opener(Path(path)))
+        if mode == "read" and not is_scrubbed(database):
+            database.file.close()
+            database = Database.of(open_copy(Path(path)))
+        if mode != "read" or not is_scrubbed(database):
+            scrub_store(database)
+        return cls(database)
 
     @classmethod
     def of_image(cls, image: bytes, *, path: Path) -> Self:

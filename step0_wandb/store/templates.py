@@ -62,6 +62,10 @@ class Templates:
         self._under.clear()
         self._recent.clear()
 
+    def start_over(self, kind: Kind) -> None:
+        """Compare what is packed from now on with no template that there is already."""
+        self._recent[kind] = []
+
     def pack(self, kind: Kind, document: Mapping[str, Json]) -> Packed:
         """Return a document as it is stored; may add a template."""
         leaves = flatten(document)

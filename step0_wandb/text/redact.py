@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, reduce
+from pathlib import Path
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from step0_wandb.text.secret_fields import has_fields, secret_fields
 from step0_wandb.text.secret_names import is_secret_name
-from step0_wandb.text.secret_shapes import key_spans
+from step0_wandb.text.secret_shapes import RULE_FILES, key_spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from step0_wandb.records import Json, RunRecord
 
+_CODE = 1  # goes up with a change of the code that finds more secrets
 HIDDEN = "***"
 """Stands for a secret in a text."""
 _SECRET_BLOCKS = frozenset({"env_vars", "launcher_env_report"})
@@ -47,6 +50,12 @@ def looks_like_key(text: str, name: str = "") -> bool:
     (True, False)
     """
     return bool(key_spans(text, name))
+
+
+def rules_version() -> str:
+    """Return what changes with every rule: what was scrubbed by other rules is scrubbed again."""
+    files = (Path(__file__).with_name(name).read_bytes() for name in RULE_FILES)
+    return f"{reduce(lambda crc, data: crc32(data, crc), files, _CODE):08x}"
 
 
 def redact(text: str) -> str:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Span = tuple[int, int]
 
+RULE_FILES = ("gitleaks.toml", "secrets.toml")
+
 _SHORTEST = 9  # no text that holds a key is shorter: `://a:b@c.d`
 _LONG_WORD = re.compile(r"[\w+/=.~%@:-]{9}")
 _REST = re.compile(r"[\w+=%~-]*")
@@ -61,7 +63,7 @@ class _Rule:
 def _rules() -> dict[str, list[_Rule]]:
     """Return the rules by each keyword, one of which a text has where a rule applies."""
     by_keyword: dict[str, list[_Rule]] = {}
-    for name in ("gitleaks.toml", "secrets.toml"):
+    for name in RULE_FILES:
         for table in rule_file(name)["rules"]:
             rule = _Rule(table["regex"], table.get("entropy", 0.0))
             for keyword in table["keywords"]:

@@ -531,7 +531,7 @@ def test_runs_on_disk_are_told_in_the_log_and_by_the_webhook_alone(server, watch
 def test_a_dry_run_says_what_would_be_sent_and_sends_nothing(server, watch, hook, capsys):
     add_run(server, "bad")
     result = watch.sync(dry_run=True)
-    log.speak(as_json=False, clock=watch.clock)
+    log.configure(as_json=False, clock=watch.clock)
     print_result(result, Session(dry_run=True))
     said = [line.partition("Z ")[2] for line in capsys.readouterr().err.splitlines()]
     title = "would send to W&B and the webhook: Broken at step 0: bad"

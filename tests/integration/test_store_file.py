@@ -221,7 +221,7 @@ def test_a_damaged_store_is_told_and_nothing_else_is_lost(filled):
     data = bytearray(filled.read_bytes())
     data[16384 * 2 :] = b"\xff" * len(data[16384 * 2 :])
     filled.write_bytes(data)
-    with Store.open(filled, mode="read") as store, pytest.raises(StoreError, match="damaged"):
+    with pytest.raises(StoreError, match="damaged"), Store.open(filled, mode="read") as store:
         list(store.runs.records())
     assert filled.read_bytes() == data
 
@@ -321,10 +321,37 @@ def test_reading_works_where_nothing_may_be_written(open_folder):
     open_folder.chmod(0o755)
 
 
+def share(path):
+    """Let everybody read a store, as its owner may."""
+    for file in path.parent.glob(f"{path.name}*"):
+        file.chmod(0o644)
+
+
+def test_a_new_store_is_for_its_owner_alone(tmp_path):
+    before = os.umask(0)
+    try:
+        with Store.open(tmp_path / "step0.db", mode="write") as store:
+            store.sources.save_readings(SERVER, [from_server()], now=NOW)
+            modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert set(modes) >= {"step0.db", "step0.db-wal"}
+    assert set(modes.values()) == {0o600}
+
+
+def test_a_store_that_its_owner_shares_stays_shared(tmp_path):
+    path = tmp_path / "step0.db"
+    Store.open(path, mode="write").close()
+    share(path)
+    Store.open(path, mode="write").close()
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
 def test_reading_beside_a_writer_works_for_one_who_may_not_write(open_folder):
     path = open_folder / "step0.db"
     with Store.open(path, mode="write") as store:
         store.sources.save_readings(SERVER, [from_server()], now=NOW)
+        share(path)
         with as_nobody():
             assert keys_of(path) == (KEY,)
 
@@ -333,6 +360,7 @@ def test_what_may_be_torn_is_not_believed(open_folder):
     path = open_folder / "step0.db"
     with Store.open(path, mode="write") as store:
         store.sources.save_readings(SERVER, [from_server()], now=NOW)
+    share(path)
     with as_nobody():
         reader = Store.open(path, mode="read")
     assert reader._database.file.stamp == _Stamp.of(path)
