@@ -315,17 +315,14 @@ def _regroup(store: Store, finder: Step0Finder) -> tuple[str, ...]:
     tuple of str
         One line for each setup with an accept or a mute that has another name now.
     """
-    frame = store.runs.frame()
-    before = dict(zip(frame["run"], frame["setup"], strict=True))
-    items = [(record.key, finder.facts(record)) for record in store.runs.records()]
-    store.runs.save_facts(items)
-    moves: dict[str, set[str]] = {}
-    for key, facts in items:
-        old, new = before.get(key), facts.setup
-        if old and new and old != new and new not in moves.get(old, ()) and store.people.carry_over(old, new):
-            moves.setdefault(old, set()).add(new)
+    moved = store.runs.refresh_facts(finder.facts)
+    moves = {
+        old: carried
+        for old, names in moved.items()
+        if (carried := [new for new in sorted(names) if store.people.carry_over(old, new)])
+    }
     return tuple(
-        f"the runs of {old} are in {min(new)}{f' and {len(new) - 1} more' if len(new) > 1 else ''} now; "
+        f"the runs of {old} are in {new[0]}{f' and {len(new) - 1} more' if len(new) > 1 else ''} now; "
         "its accept and mute hold there too"
         for old, new in sorted(moves.items())
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -16,7 +17,7 @@ from step0_wandb.store.rows import facts_columns, facts_of, identity_of, record_
 from step0_wandb.store.schema import accepts, clean, labels, marks, run_sources, runs, sources
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pandas as pd
     from sqlalchemy import ColumnElement, Connection, Row, Select
@@ -176,15 +177,26 @@ class RunStore:
 
     # ── what changes ────────────────────────────────────────────────────────
 
-    def save_facts(self, items: Iterable[tuple[str, RunFacts]]) -> None:
-        """Replace what profiles and settings make of stored runs, by run key, where it differs."""
+    def refresh_facts(self, facts_of_record: Callable[[RunRecord], RunFacts]) -> dict[str, set[str]]:
+        """Make again what profiles and settings make of every start of every stored run.
+
+        Returns
+        -------
+        dict of str to set of str
+            The setups whose runs have other setups now, and which.
+        """
         database = self._database
+        moved: dict[str, set[str]] = defaultdict(set)
         with database.transaction() as connection:
-            for some in chunks(items, PAGE):
-                facts = {clean(key): item for key, item in some}
-                for row in connection.execute(select(runs).where(runs.c.run.in_(facts))).all():
-                    history = rows_of(row, database.templates)
-                    self._update(row, facts_columns(facts[row.run], history, database.plans))
+            numbers = connection.execute(select(runs.c.id)).scalars().all()
+            for some in chunks(numbers, PAGE):
+                for row in connection.execute(select(runs).where(runs.c.id.in_(some))).all():
+                    record = record_of(row, database.templates)
+                    facts = facts_of_record(record)
+                    if row.setup and facts.setup and row.setup != facts.setup:
+                        moved[row.setup].add(facts.setup)
+                    self._update(row, facts_columns(facts, record.rows, database.plans))
+        return moved
 
     def update(self, updates: Iterable[RunUpdate]) -> None:
         """Change name, state and tags of runs; unknown runs are left out."""

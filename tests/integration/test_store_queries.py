@@ -135,9 +135,10 @@ def test_the_frame_of_an_empty_store_is_an_empty_frame(store):
 def test_new_facts_replace_the_old_ones_and_only_where_they_differ(store):
     save(store, from_server("a"), from_server("b"))
     judge(store)
-    store.runs.save_facts([("team/rl/a", facts()), ("team/rl/none", facts())])
+    assert store.runs.refresh_facts(lambda _: facts()) == {}
     assert not store.notes.stale
-    store.runs.save_facts([("team/rl/a", replace(facts(0.5), setup="new"))])
+    new = {"a": replace(facts(0.5), setup="new"), "b": facts()}
+    assert store.runs.refresh_facts(lambda record: new[record.run_id]) == {SETUP: {"new"}}
     assert store.notes.stale
     assert store.runs.frame()["setup"].tolist() == ["new", SETUP]
     assert store.runs.facts("team/rl/a").step0.gap == 0.5
