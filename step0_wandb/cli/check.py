@@ -8,6 +8,7 @@ import typer
 
 from step0_wandb.cli import output
 from step0_wandb.cli.session import FailOn, Session, without  # noqa: TC001 - typer reads the annotation
+from step0_wandb.cli.summary import SummaryFile, append_summary, refuse_two_answers  # noqa: TC001 - as above
 from step0_wandb.cli.sync import PARTLY, VERDICT
 from step0_wandb.text import json_documents
 
@@ -32,13 +33,16 @@ def check(
             help="Also judge the first step of each rollout, and the gap after the first update.",
         ),
     ] = False,
+    summary: SummaryFile = None,
 ) -> None:
     """Judge one run against the store's ranges; write nothing.
 
     Example: step0-wandb check ./wandb/latest-run
     """
     from step0_wandb.app.check import basis_of, gravest_first, judge_start, read_one
+    from step0_wandb.app.diff import title as title_of
 
+    refuse_two_answers(session, summary)
     asked = every_rollout or session.loaded.settings.checks.every_rollout
     policies = read_one(source, session.job(), every_rollout=asked)
     basis = basis_of(policies[0].record, session.job())
@@ -53,8 +57,9 @@ def check(
     else:
         for policy in runs:
             output.print_run(policy, output.console())
+    is_written = append_summary(summary, f"{title_of(run)} is {run.verdict}", runs, session)
     if any(map((session.fail_on or FailOn.broken).hit_by, runs)):
         raise typer.Exit(VERDICT)
     if run.verdict in ("pending", "no-step0"):
         raise typer.Exit(NO_STEP0)
-    raise typer.Exit(PARTLY if problems else 0)
+    raise typer.Exit(PARTLY if problems or not is_written else 0)

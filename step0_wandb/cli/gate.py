@@ -12,7 +12,8 @@ from step0_wandb.cli import output
 from step0_wandb.cli.check import NO_STEP0
 from step0_wandb.cli.moments import moment_of, span_of
 from step0_wandb.cli.session import FailOn, Session, without  # noqa: TC001 - typer reads the annotation
-from step0_wandb.cli.sync import VERDICT
+from step0_wandb.cli.summary import SummaryFile, append_summary, refuse_two_answers  # noqa: TC001 - as above
+from step0_wandb.cli.sync import PARTLY, VERDICT
 from step0_wandb.text import json_documents
 
 if TYPE_CHECKING:
@@ -79,14 +80,17 @@ def gate(  # noqa: PLR0913 - one parameter an option
             "STEP0_URL and STEP0_STOPPED (yes or no) in its environment.",
         ),
     ] = None,
+    summary: SummaryFile = None,
 ) -> None:
     """Wait for the step 0 of a live run and judge it. Only exit code 3 says "broken".
 
     Example: step0-wandb gate my-team/rl --group qwen3 --stop || [ $? -ne 3 ] || ray job stop "$JOB"
     """
+    from step0_wandb.app.diff import title as title_of
     from step0_wandb.app.gate import Gate, Patience
     from step0_wandb.app.stop import stop as stop_run
 
+    refuse_two_answers(session, summary)
     told = (lambda _line: None) if session.quiet else output.tell
     job, patience = session.job(), Patience(span_of("--timeout", timeout), told=told)
     newest = _newest(session, group, name, since) if group or name else None
@@ -106,9 +110,13 @@ def gate(  # noqa: PLR0913 - one parameter an option
         _call(on_broken, broken, stopped)
     if session.as_json:
         output.print_json(_document(policies, stopped))
+    headline = f"{title_of(policies[0])} is {policies[0].verdict}"
+    is_written = append_summary(summary, headline, policies, session)
     if any(map((session.fail_on or FailOn.broken).hit_by, policies)):
         raise typer.Exit(VERDICT)
-    raise typer.Exit(NO_STEP0 if policies[0].verdict in ("pending", "no-step0") else 0)
+    if policies[0].verdict in ("pending", "no-step0"):
+        raise typer.Exit(NO_STEP0)
+    raise typer.Exit(0 if is_written else PARTLY)
 
 
 def _newest(session: Session, group: str | None, name: str | None, since: str | None) -> Newest:

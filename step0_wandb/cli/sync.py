@@ -9,6 +9,7 @@ import typer
 
 from step0_wandb.cli import output
 from step0_wandb.cli.session import FailOn, LogFormat, Session  # noqa: TC001 - typer reads the annotation
+from step0_wandb.cli.summary import SummaryFile, append_summary, refuse_two_answers  # noqa: TC001 - as above
 from step0_wandb.errors import UsageError
 from step0_wandb.text import json_documents
 from step0_wandb.text.formatting import clean
@@ -28,7 +29,7 @@ CHANNELS = {"wandb": "W&B", "webhook": "the webhook", LOG: "the log"}
 """The channels of alerts in messages."""
 
 
-def sync(
+def sync(  # noqa: PLR0913 - one parameter an option
     session: Session,
     sources: Annotated[
         list[str] | None,
@@ -48,6 +49,7 @@ def sync(
             help="Write tables and report to W&B: to this project, or without a value each project its own.",
         ),
     ] = None,
+    summary: SummaryFile = None,
     *,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
@@ -58,6 +60,7 @@ def sync(
     from step0_wandb.app.sync import Job, run_sync
     from step0_wandb.cli.progress import reading
 
+    refuse_two_answers(session, summary)
     loaded = session.load(report_wandb=wandb)
     page = page_path(loaded, html)
     if open_page and page is None:
@@ -73,7 +76,9 @@ def sync(
         print_result(result, session)
     if open_page and page is not None and not session.dry_run:
         open_in_browser(page)
-    raise typer.Exit(exit_code(result, session.fail_on or FailOn.never))
+    is_written = append_summary(summary, result.summary, result.flagged, session)
+    code = exit_code(result, session.fail_on or FailOn.never)
+    raise typer.Exit(code or (0 if is_written else PARTLY))
 
 
 def page_path(loaded: Loaded, html: Path | None) -> Path | None:
