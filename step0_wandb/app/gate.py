@@ -246,14 +246,15 @@ class Gate:
         """Wait for the step 0 of one run."""
         self._patience.told(f"waiting for step 0 of {address}, {span_text(self._patience.timeout)} at most")
         unsettled = 0
-        over: set[str] | None = None if newest else set()
+        over: dict[str, int] | None = None if newest else {}
         with Store.open(NOWHERE, mode="copy") as store:
             while True:
                 why_not = self._read(store, address, self._finder)
                 records = list(store.runs.records())
                 if newest is not None and over is None:
                     over = self._over_among(records, newest)
-                found = _the_run([run for run in records if run.key not in (over or ())], address, newest)
+                fresh = [run for run in records if run.start > (over or {}).get(run.key, 0)]
+                found = _the_run(fresh, address, newest)
                 if found:
                     statuses = {self._finder.find(record).status for record in found}
                     unsettled += statuses == {"found"}
@@ -268,10 +269,10 @@ class Gate:
                     why_not or _MORE_TIME,
                 )
 
-    def _over_among(self, records: list[RunRecord], newest: Newest) -> set[str]:
-        """Return the keys of the runs that match and were over before the gate was called."""
+    def _over_among(self, records: list[RunRecord], newest: Newest) -> dict[str, int]:
+        """Return the runs that match and were over before the gate was called, and which start of each."""
         over = {
-            record.key
+            record.key: record.start
             for record in records
             if newest.matches(record.group, _name_of(record), record.created_at)
             and newest.was_over(record.state, record.created_at, None, call=self._called_at)

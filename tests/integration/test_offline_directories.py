@@ -146,6 +146,16 @@ def test_a_named_directory_that_has_logged_nothing_yet_has_no_step_0(tmp_path):
     assert (step0(reading).status, reading.record.state, reading.record.start) == ("pending", "running", 2)
 
 
+def test_a_named_directory_keeps_its_number_while_it_is_waited_for(tmp_path):
+    directory(tmp_path, 0, training(0), training(1), exit_record(1), lived=10)
+    path = directory(tmp_path, 20, lived=10)
+    memory = Memory()
+    assert [reading.record.start for reading in sync(path.parent, memory)] == [2]
+    path.write_bytes(append(path.read_bytes(), training(0, gap=0.063)))
+    (reading,) = sync(path.parent, memory)
+    assert (reading.record.start, step0(reading).gap) == (2, 0.063)
+
+
 def test_a_later_start_has_its_whole_config_whenever_it_was_read(tmp_path):
     memory = Memory()
     directory(tmp_path, 0, training(0), training(1), exit_record(1), lived=10, config={"old": 1, "lr": 1})

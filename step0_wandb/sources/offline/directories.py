@@ -208,11 +208,11 @@ class Directories:
             if not any(file in start.files for start in found):
                 self._join(file, found)
         starts = [start for start in found if self._has_step0(start)]
-        stored = next((place for place, start in enumerate(starts) if start.is_stored), None)
-        first = 1 if stored is None or self._prior is None else self._prior.start - stored
-        for number, start in enumerate(starts, first):
-            start.number = number
-        return [start for start in starts if start.number >= 1]
+        # Of the starts before the stored one nothing is read again; one that had no step 0 has it now.
+        stored = next((place for place, start in enumerate(starts) if start.is_stored), len(starts) - 1)
+        for place, start in enumerate(starts):
+            start.number = place + max(1, (self._prior.start if self._prior else 1) - stored)
+        return starts
 
     def _captures(self) -> list[Start]:
         """Return what has metrics, each with the directories that have them."""
@@ -228,21 +228,24 @@ class Directories:
                 same = Start()
                 found.append(same)
             same.is_stored |= bool(self._prior and any(file.wrote(row) for row in self._prior.rows))
-            is_copy = {str(row.values) for row in file.rows} <= {str(row.values) for row in same.rows}
-            same.rows = same.rows if is_copy else (*same.rows, *file.rows)
+            known = {str(row.values) for row in same.rows}
+            same.rows = (*same.rows, *(row for row in file.rows if str(row.values) not in known))
             same.files.append(file)
         return found
 
     def _is_same(self, file: RunFile, start: Start) -> bool:
         """Return whether a directory with metrics is a copy or another trainer of a start."""
-        theirs = [row.values for row in start.rows]
-        mine = [row.values for row in file.rows]
+        theirs = [row.values for row in start.rows if self._has_metric(row)]
+        mine = [row.values for row in file.rows if self._has_metric(row)]
         if any(str(values) == str(other) for values in mine for other in theirs):
             return True
         shared = {name for row in mine for name in row} & {name for row in theirs for name in row}
         return all(self._lived_together(file, other) for other in start.files) and not any(
             self._lookout.is_metric(name) for name in shared
         )
+
+    def _has_metric(self, row: HistoryRow) -> bool:
+        return any(self._lookout.is_metric(name) for name in row.values)
 
     def _join(self, file: RunFile, starts: Sequence[Start]) -> None:
         """Give a directory without metrics to the start that it belongs to, if there is one."""
