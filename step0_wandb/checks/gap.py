@@ -37,9 +37,8 @@ class GapCheck:
         ranged = logged & (kind == "range") & (gap != 0)
         center, low, high = (by[name].to_numpy(dtype=float) for name in ("center", "low", "high"))
         known = ranged & np.isfinite(center) & np.isin(by["basis"].to_numpy(dtype=object), OWN_RANGES)
-        several = np.where(gap >= reference.broken_ratio * center, Level.BROKEN, Level.SUSPECT).astype(
-            np.int8
-        )
+        # What was healthy when it came is not broken because of runs that came later.
+        several = (gap >= reference.broken_ratio * center) & ~by["protected"].to_numpy(dtype=bool)
 
         result = Outcomes.blank(len(runs))
         result.limit[known] = np.where(gap < low, low, high)[known]
@@ -47,7 +46,12 @@ class GapCheck:
         result.set(logged & (kind == "skipped"), SKIPPED, Why.BY_RULE)
         result.set(logged & (kind == "range") & (gap == 0), SKIPPED, Why.ZERO)
         result.set(known, PASS, Why.IN_RANGE)
-        result.set(known & (gap > high), FAIL, Why.ABOVE_RANGE, level=several)
+        result.set(
+            known & (gap > high),
+            FAIL,
+            Why.ABOVE_RANGE,
+            level=np.where(several, Level.BROKEN, Level.SUSPECT).astype(np.int8),
+        )
         result.set(known & (gap < low), FAIL, Why.BELOW_RANGE, level=Level.SUSPECT)
         result.set(known & by["moved"].to_numpy(dtype=bool), FAIL, Why.MOVED, level=Level.SUSPECT)
         doubted = known & ~by["believed"].to_numpy(dtype=bool)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from step0_wandb.ranges.cells import ROUNDING, Moments, runs_of
-from step0_wandb.ranges.screen import WINDOW
 
 if TYPE_CHECKING:
     from step0_wandb.ranges.cells import Bools, Floats, Ints
@@ -25,6 +24,9 @@ if TYPE_CHECKING:
 
 FOUNDERS: Final = 3
 """Runs in a row that begin an epoch; a level of fewer runs cannot be left."""
+
+WINDOW: Final = float(np.log(1.4)) + ROUNDING
+"""Runs that begin an epoch lie this close, in ln(gap)."""
 
 OUTVOTED: Final = 2 * FOUNDERS
 """A level of no more runs than this, followed by three a broken ratio lower, was that of a broken
@@ -78,6 +80,9 @@ class Epochs:
     upward : ndarray of bool
     of_row : ndarray of int, shape (rows,)
         Number of the epoch that each run belongs to.
+    joined : ndarray of bool, shape (rows,)
+        The run lay inside the level in force when it came, which is one of `FOUNDERS` runs or more and
+        was not given up for a lower one.
     current, proposed : ndarray of int, shape (setups,)
         Number of the epoch in force at the end, and of the one that waits for a person (-1: none).
     """
@@ -88,6 +93,7 @@ class Epochs:
     first: Ints
     upward: Bools
     of_row: Ints
+    joined: Bools
     current: Ints
     proposed: Ints
 
@@ -177,6 +183,8 @@ class _Walk:
         Number of the newest epoch.
     of_row, joined : ndarray, shape (rows,)
         The epoch of each run so far, and whether it lies inside the level that was in force.
+    tried, tried_of : ndarray of int, shape (setups,) and (rows,)
+        How often a setup gave up a level for a lower one, and that number when each run came.
     """
 
     line: Timeline
@@ -192,6 +200,8 @@ class _Walk:
     last: Ints
     of_row: Ints
     joined: Bools
+    tried: Ints
+    tried_of: Ints
     found: list[_Found] = field(default_factory=list)
 
     @classmethod
@@ -213,7 +223,9 @@ class _Walk:
             side=np.zeros(count),
             last=np.zeros(count, dtype=np.int64),
             of_row=np.zeros(line.y.size, dtype=np.int64),
-            joined=np.zeros(line.y.size, dtype=bool),
+            joined=np.isin(np.arange(line.y.size), first),
+            tried=np.zeros(count, dtype=np.int64),
+            tried_of=np.zeros(line.y.size, dtype=np.int64),
         )
 
     def step(self, active: Ints) -> None:
@@ -250,6 +262,7 @@ class _Walk:
         """Let runs join the level that they lie in; runs in neither end nothing and begin nothing."""
         self.of_row[row] = np.where(waits, self.waiting.number[setup], self.force.number[setup])
         self.joined[row[inside]] = True
+        self.tried_of[row] = self.tried[setup]
         self.force.add(setup[inside], self.line.y[row[inside]])
         self.waiting.add(setup[waits], self.line.y[row[waits]])
         self.length[setup[inside | waits]] = 0
@@ -304,6 +317,9 @@ class _Walk:
         accepted = labeled | self.line.accepted[trio[:, 0]]
         adopted = ~upward | accepted
         self.last[setup] += new
+        self.tried[setup[~new]] += 1
+        self.joined[trio] = True
+        self.tried_of[trio] = self.tried[setup][:, None]
         number = np.where(new, self.last[setup], self.force.number[setup])
         self.of_row[trio] = number[:, None]
         # Runs in between that could not be founders are of the new level's time as well.
@@ -330,9 +346,18 @@ class _Walk:
             first=np.concatenate([part.first for part in found]),
             upward=np.concatenate([part.upward for part in found]),
             of_row=self.of_row,
+            joined=self._settled(),
             current=self.force.number,
             proposed=np.where((self.waiting.n > 0) & ~self._lapsed(), self.waiting.number, -1),
         )
+
+    def _settled(self) -> Bools:
+        setup = np.repeat(np.arange(self.at.size), self.line.ends - self.line.starts)
+        joined = self.joined & (self.tried_of == self.tried[setup])
+        level = setup * (1 + int(self.last.max(initial=0))) + self.of_row
+        enough = np.bincount(level[joined], minlength=int(level.max(initial=0)) + 1) >= FOUNDERS
+        settled: Bools = joined & enough[level]
+        return settled
 
     def _lapsed(self) -> Bools:
         """Whether so many runs at the level in force followed that the waiting one is over."""

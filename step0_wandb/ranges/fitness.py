@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -11,7 +11,8 @@ from scipy import special
 
 from step0_wandb.ranges.cells import Cells, moments_of, runs_of, take
 from step0_wandb.ranges.model import fit_model
-from step0_wandb.ranges.screen import SCREEN_ALPHA, Rows, priors_of
+from step0_wandb.ranges.prior import DEFAULT_SPREAD, DF_GRID, SMALLEST, moment_prior, prior_of
+from step0_wandb.ranges.screen import SCREEN_ALPHA, Rows
 from step0_wandb.ranges.spread import Spread, combined_df
 from step0_wandb.ranges.table import check_parameters
 from step0_wandb.ranges.tails import NORMAL, residuals_of
@@ -182,11 +183,19 @@ def _sample(member: Ints, n: Ints, rng: np.random.Generator) -> _Sample:
 
 def _rows(y: Floats, cells: Cells) -> Rows:
     none = np.zeros(y.size, dtype=bool)
-    return Rows(np.arange(y.size), y, none, cells, np.zeros(cells.counts.size, dtype=np.int64))
+    return Rows(np.arange(y.size), y, none, none, cells, np.zeros(cells.counts.size, dtype=np.int64))
 
 
 def _prior(y: Floats, cells: Cells) -> Prior:
-    return priors_of(_rows(y, cells), np.ones(y.size, dtype=bool), 1)[0]
+    """Return the moment estimate: a hundred times faster than the ranges' own, and a test may use it."""
+    whole = moments_of(y, np.ones(y.size, dtype=bool), cells)
+    d = whole.n - 1
+    variance = whole.ss / np.maximum(d, 1)
+    measured = variance > SMALLEST * DEFAULT_SPREAD**2
+    if measured.sum() <= 1:
+        return prior_of(variance, d)
+    prior = moment_prior(variance[measured], d[measured])
+    return replace(prior, df=float(np.clip(prior.df, DF_GRID[0], DF_GRID[-1])))
 
 
 def _statistic(y: Floats, cells: Cells, prior: Prior) -> float:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from step0_wandb.checks.columns import texts
 from step0_wandb.errors import UsageError
+from step0_wandb.records import VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -78,6 +79,8 @@ class History:
         When the run was created, in microseconds since 1970; `UNKNOWN` where not recorded.
     run : ndarray of object
         The key of the run; empty where the frame has none.
+    was_healthy, was_flagged : ndarray of bool
+        An earlier judgement called the run healthy; suspect or broken.
     ppo_kl : ndarray of float
         |ppo_kl| where its limit is learned, else NaN.
     """
@@ -91,6 +94,8 @@ class History:
     zero: Bools
     time: Ints
     run: Names
+    was_healthy: Bools
+    was_flagged: Bools
     ppo_kl: Floats
 
 
@@ -110,6 +115,7 @@ def read_history(runs: pd.DataFrame) -> History:
     time = times(runs, "created_at", UNKNOWN)
     rule, label = _choices(runs, "gap_rule", GAP_RULES), _choices(runs, "label", LABELS)
     healthy = label == "healthy"
+    earlier = np.where(label == "", _choices(runs, "verdict", frozenset(VERDICTS)), "")
     clean = flags(runs, "fit", missing=True) & ~flags(runs, "exact_failed", missing=False)
     member = (setup >= 0) & (healthy | ((label == "") & clean))
     setups = _read_setups(runs, of, time, rule == "zero")
@@ -126,6 +132,8 @@ def read_history(runs: pd.DataFrame) -> History:
         zero=member & exact & (gap == 0),
         time=time,
         run=run,
+        was_healthy=earlier == "healthy",
+        was_flagged=np.isin(earlier, ("suspect", "broken")),
         ppo_kl=np.where(texts(runs, "ppo_kl_rule") == "learned", np.abs(numbers(runs, "ppo_kl")), np.nan),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from step0_wandb.ranges.cells import Bools, Floats, Ints
-    from step0_wandb.ranges.history import Names
+    from step0_wandb.ranges.history import History, Names
     from step0_wandb.ranges.model import Model
 
 Columns: TypeAlias = "dict[str, npt.NDArray[Any]]"
@@ -44,6 +44,7 @@ WITHOUT_SETUP: Final = {
     "accepted": False,
     "believed": True,
     "moved": False,
+    "protected": False,
     "moved_n": 0,
 }
 
@@ -86,7 +87,8 @@ def judged_by(
             Gap divided by the center.
         ``p_value``
             Two-sided probability of a gap at least that far out, were the run healthy. It is below
-            alpha where the gap lies outside.
+            alpha where the gap lies outside; a column `verdict` of an earlier judgement makes that
+            alpha / 3 for runs that were healthy, and 3 alpha for those that were flagged.
         ``position``
             -1 below the range, 0 inside, 1 above; NaN without a range or a gap.
         ``member``
@@ -96,6 +98,9 @@ def judged_by(
         ``accepted, believed``
             As in `fit_ranges`, of the range it is judged by. A range that is used as it stands, of
             which nobody says that it is accepted, is not believed above the ceiling of the runs.
+        ``protected``
+            The run was healthy when it came, and no person has spoken on its setup since: what came
+            later may make it suspect, but not broken.
         ``ppo_kl_noise``
             As in `fit_ranges`, learned from the runs it is compared with.
         ``moved, moved_ratio, moved_since, moved_n``
@@ -145,7 +150,7 @@ def _by_own(model: Model, row: Ints, spread: Spread) -> Columns:
     none = others.n == 0
     return {
         "n": n,
-        **limits_of(others, spread, setup, exact),
+        **limits_of(others, *_reluctant(spread, setup, history, row), exact),
         "seen_low": np.where(exact, 0.0, np.where(none, np.nan, seen_low)),
         "seen_high": np.where(exact, 0.0, np.where(none, np.nan, seen_high)),
         "basis": basis_of(n, history.setups.ceiling[setup], exact, model.split[level]),
@@ -153,8 +158,23 @@ def _by_own(model: Model, row: Ints, spread: Spread) -> Columns:
         "accepted": levels.accepted[level],
         "believed": believed_levels(model)[level],
         "moved": of != level,
+        "protected": history.was_healthy[row] & ~model.labeled[level],
         "ppo_kl_noise": learned_noise(model, spread.alpha).of_run[row],
     }
+
+
+RELUCTANCE: Final = 3.0
+"""A verdict changes to flagged below alpha / 3 and back above 3 alpha, so that verdicts do not flap: with
+every run of another setup the ranges move a little."""
+LARGEST_ALPHA: Final = 0.5
+
+
+def _reluctant(spread: Spread, setup: Ints, history: History, row: Ints) -> tuple[Spread, Ints]:
+    """Return a spread with three alphas a setup, and the entry for each run by its earlier verdict."""
+    alphas = (spread.alpha, spread.alpha / RELUCTANCE, np.minimum(spread.alpha * RELUCTANCE, LARGEST_ALPHA))
+    tripled = take(spread, np.tile(np.arange(spread.df.size), len(alphas)))
+    kind = history.was_healthy[row] + 2 * history.was_flagged[row].astype(np.int64)
+    return replace(tripled, alpha=np.concatenate(alphas)), kind * spread.df.size + setup
 
 
 def _as_it_stands(judged: Columns, ranges: CallerRanges, setup: Ints, model: Model) -> Columns:
@@ -195,7 +215,7 @@ def _frame(judged: Columns, row: Ints, model: Model, spread: Spread) -> pd.DataF
         "position": np.where(np.isnan(gap) | np.isnan(low), np.nan, outside),
         "member": judged["member"],
         "epoch": levels.number[of],
-        **{name: judged[name] for name in ("accepted", "believed", "ppo_kl_noise", "moved")},
+        **{name: judged[name] for name in ("accepted", "believed", "protected", "ppo_kl_noise", "moved")},
         "moved_ratio": np.where(waits, moved, np.nan),
         "moved_since": as_times(np.where(waits, levels.since[of], NEVER)),
         "moved_n": np.where(waits, model.whole.n[of], 0).astype(np.int64),

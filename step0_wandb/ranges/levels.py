@@ -36,6 +36,10 @@ class Levels:
         A person accepted this level, or a higher one from which it fell.
     waits : ndarray of bool, shape (levels,)
         A move upwards that nobody accepted: its runs are judged by the level before.
+    remembers : ndarray of bool, shape (levels,)
+        An earlier judgement called one of its runs healthy.
+    joined : ndarray of bool, shape (runs,)
+        The run lay inside the level in force when it came, and that level had runs enough.
     current, proposed : ndarray of int, shape (setups,)
         The level in force at the end, and the last one that waits (-1: none).
     """
@@ -47,6 +51,8 @@ class Levels:
     since: Ints
     accepted: Bools
     waits: Bools
+    remembers: Bools
+    joined: Bools
     current: Ints
     proposed: Ints
 
@@ -82,6 +88,8 @@ def cut_levels(history: History, spread: Spread, ln_ratio: float) -> Levels:
     of_run[row] = level(history.setup[row], epochs.of_row)
     current[cells.codes] = level(cells.codes, epochs.current)
     proposed[cells.codes] = np.where(epochs.proposed > 0, level(cells.codes, epochs.proposed), -1)
+    joined = np.zeros(history.setup.size, dtype=bool)
+    joined[row] = epochs.joined
     upward = np.append(np.zeros(setups, dtype=bool), epochs.upward[order])
     levels = Levels(
         of_run=of_run,
@@ -91,6 +99,8 @@ def cut_levels(history: History, spread: Spread, ln_ratio: float) -> Levels:
         since=_earliest(history, of_run, upward.size),
         accepted=np.zeros_like(upward),
         waits=upward,
+        remembers=_any(of_run, history.was_healthy & history.candidate, upward.size),
+        joined=joined,
         current=current,
         proposed=proposed,
     )
@@ -111,6 +121,12 @@ def _with_acceptance(levels: Levels, history: History) -> Levels:
         fell = np.flatnonzero((levels.number == number) & ~levels.waits)
         accepted[fell] |= accepted[levels.before[fell]]
     return replace(levels, accepted=accepted, waits=levels.waits & ~accepted)
+
+
+def _any(level: Ints, chosen: Bools, levels: int) -> Bools:
+    """Whether each level has a chosen run."""
+    some: Bools = np.bincount(level[chosen], minlength=levels) > 0
+    return some
 
 
 def _earliest(history: History, level: Ints, levels: int) -> Ints:

@@ -34,6 +34,8 @@ class Model:
     seen : ndarray of float, shape (levels, 4)
         Smallest, second smallest, second largest and largest gap among the members, NaN where there
         are fewer.
+    labeled : ndarray of bool, shape (levels,)
+        A person called one of its runs healthy.
     split : ndarray of bool, shape (levels,)
         One run is left of several that lie a factor apart.
     fleet : Fleet
@@ -46,6 +48,7 @@ class Model:
     member: Bools
     whole: Moments
     seen: Floats
+    labeled: Bools
     split: Bools
 
 
@@ -57,20 +60,21 @@ def fit_model(runs: pd.DataFrame, broken_ratio: float) -> Model:
     """
     history = read_history(runs)
     metrics = history.setups.metrics.size
-    fleet = screen_fleet(_rows(history, history.setup, history.setups.metric), metrics)
+    fleet = screen_fleet(_rows(history, history.setup, history.setups.metric, history.was_healthy), metrics)
     levels = cut_levels(history, fleet.spread, float(np.log(broken_ratio)))
-    if levels.setup.size > history.setups.names.size:
-        rows = _rows(history, levels.of_run, history.setups.metric[levels.setup])
+    settled = np.where(levels.remembers[levels.of_run], history.was_healthy, levels.joined)
+    if levels.setup.size > history.setups.names.size or (settled & ~history.was_healthy).any():
+        rows = _rows(history, levels.of_run, history.setups.metric[levels.setup], settled)
         fleet = screen_fleet(rows, metrics)
     return _model(history, levels, fleet)
 
 
-def _rows(history: History, level: Ints, metric: Ints) -> Rows:
+def _rows(history: History, level: Ints, metric: Ints, settled: Bools) -> Rows:
     """Return the candidates in cells, one a level, each sorted by value."""
     index = np.flatnonzero(history.candidate)
     index = index[sorted_order(level[index], history.y[index])]
     cells = Cells.of(level[index])
-    return Rows(index, history.y[index], history.healthy[index], cells, metric[cells.codes])
+    return Rows(index, history.y[index], history.healthy[index], settled[index], cells, metric[cells.codes])
 
 
 def _model(history: History, levels: Levels, fleet: Fleet) -> Model:
@@ -87,7 +91,7 @@ def _model(history: History, levels: Levels, fleet: Fleet) -> Model:
     seen[of] = gap[
         np.column_stack([start, np.minimum(start + 1, end - 1), np.maximum(end - 2, start), end - 1])
     ]
-    labeled = rows.cells.total(rows.healthy) > 0
-    split = np.zeros(count, dtype=bool)
-    split[of] = (fleet.whole.n == 1) & (rows.cells.counts > 1) & ~labeled
-    return Model(history, levels, fleet, member, whole, seen, split)
+    labeled, split = np.zeros((2, count), dtype=bool)
+    labeled[of] = rows.cells.total(rows.healthy) > 0
+    split[of] = (fleet.whole.n == 1) & (rows.cells.counts > 1) & ~labeled[of]
+    return Model(history, levels, fleet, member, whole, seen, labeled, split)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from step0_wandb.ranges.cells import ROUNDING, moments_of, runs_of, take, without_itself
-from step0_wandb.ranges.prior import prior_of
+from step0_wandb.ranges.prior import DEFAULT_SPREAD, prior_of
 from step0_wandb.ranges.spread import Spread
 from step0_wandb.ranges.tails import NORMAL, fit_tail, residuals_of
 from step0_wandb.records import ALPHA
@@ -29,7 +29,9 @@ SCREEN_ALPHA: Final = ALPHA
 """Membership does not depend on the alpha of a range: asking for a narrower range must not shrink
 the history that it is estimated from."""
 
-WINDOW: Final = float(np.log(1.4)) + ROUNDING
+WINDOW: Final = 4 * DEFAULT_SPREAD + ROUNDING
+"""Healthy runs of one setup lie this close, in ln(gap). A window of ln 1.4 was tried: two retries of a
+launch that is broken by a quarter then acquit each other."""
 MOST_ROUNDS: Final = 50
 
 
@@ -45,6 +47,9 @@ class Rows:
         ln(gap), finite.
     healthy : ndarray of bool, shape (rows,)
         Labeled healthy by a person: always members.
+    settled : ndarray of bool, shape (rows,)
+        Healthy when they came, so that a later run cannot outvote them: where a cell has such runs,
+        they are what the search for members starts from.
     cells : Cells
     group : ndarray of int, shape (cells,)
         The gap metric of each cell.
@@ -53,33 +58,46 @@ class Rows:
     index: Ints
     y: Floats
     healthy: Bools
+    settled: Bools
     cells: Cells
     group: Ints
 
     def only(self, chosen: Ints, row: Ints) -> Rows:
         """Return the chosen cells; `row` holds their rows."""
         return Rows(
-            self.index[row], self.y[row], self.healthy[row], self.cells.only(chosen), self.group[chosen]
+            self.index[row],
+            self.y[row],
+            self.healthy[row],
+            self.settled[row],
+            self.cells.only(chosen),
+            self.group[chosen],
         )
 
 
 def lowest_window(rows: Rows) -> Bools:
     """Return the members to start from.
 
-    They are the runs in the lowest window of width ln 1.4 that holds a third of the cell's runs (and
-    no fewer than were labeled healthy) or a run labeled healthy, and all that were labeled. Where
-    no window holds as many, the lowest run starts alone.
+    They are the runs in the lowest window that holds a third of the cell's runs (and no fewer than
+    were labeled healthy) or a run labeled healthy, and all that were labeled. Where no window holds as
+    many, the lowest run starts alone. Where runs were healthy when they came, a third of those counts.
     """
     y, cells = rows.y, rows.cells
-    needed = np.maximum(-(-cells.counts // 3), cells.total(rows.healthy).astype(np.int64))
-    index = np.arange(y.size)
-    end = cells.spread_ints(cells.starts + cells.counts)
-    enough = _within_window(y, index + cells.spread_ints(needed) - 1, end)
-    labeled = np.where(rows.healthy, index, y.size)
-    next_labeled = np.minimum.accumulate(labeled[::-1])[::-1]
-    enough |= _within_window(y, next_labeled, end)
-    first = cells.smallest(np.where(enough, index, np.inf))
-    first = np.where(np.isfinite(first), first, cells.starts).astype(np.int64)
+    labeled = cells.total(rows.healthy)
+    voters = rows.settled | (cells.spread(cells.total(rows.settled)) == 0) | (cells.spread(labeled) > 0)
+    voter = np.flatnonzero(voters)
+    votes = cells.total(voters).astype(np.int64)
+    first_vote = np.cumsum(votes) - votes
+    needed = np.maximum(-(-votes // 3), labeled.astype(np.int64))
+    of = cells.spread_ints(np.arange(cells.counts.size))[voter]
+    at = np.arange(voter.size)
+    enough = _within_window(y[voter], at + needed[of] - 1, (first_vote + votes)[of])
+    next_labeled = np.minimum.accumulate(np.where(rows.healthy[voter], at, voter.size)[::-1])[::-1]
+    enough |= _within_window(y[voter], next_labeled, (first_vote + votes)[of])
+    starts = np.full(y.size, np.inf)
+    starts[voter[enough]] = voter[enough]
+    first = cells.smallest(starts)
+    lowest = voter[np.minimum(first_vote, max(voter.size - 1, 0))] if voter.size else cells.starts
+    first = np.where(np.isfinite(first), first, lowest).astype(np.int64)
     distance = y - cells.spread(y[first])
     return (distance >= 0) & (distance <= WINDOW) | rows.healthy
 

@@ -67,6 +67,26 @@ LINES = (
         "3 setups, n = 17, 1, 1", Plan(sizes=(17, 1, 1), setups=3), (0.002, np.nan, 0.95, 0.999, 0.9995), 20
     ),
     Line("one setup alone, n = 2", Plan(sizes=(2,), setups=1), (0.002, np.nan, 0.93, 0.99, 0.9995), 60),
+    *(
+        Line(
+            f"{count} setups, n = 2",
+            Plan(sizes=(2,), setups=count),
+            (0.003, np.nan, 0.98, np.nan, np.nan),
+            max(1, 60 // count),
+        )
+        for count in (1, 2, 5, 8, 15, 30)
+    ),
+    *(
+        Line(
+            f"log sd 0.5 to 15 %, n = {n}",
+            Plan(sizes=(n,), log_sd_between=(0.005, 0.15)),
+            (0.006, np.nan, found, at_2, np.nan),
+        )
+        for n, found, at_2 in ((2, 0.55, 0.75), (3, 0.65, np.nan), (5, 0.75, np.nan), (10, np.nan, np.nan))
+    ),
+    Line("skewed noise, n = 3 to 20", Plan(between=(3, 20), skewed=True), (0.003, 0.97, 0.995, 0.998, 0.999)),
+    Line("log sd 7.5 %, n = 2 to 20", Plan(between=(2, 20), log_sd=0.075), (0.003, *[np.nan] * 4)),
+    Line("log sd 15 %, n = 2 to 20", Plan(between=(2, 20), log_sd=0.15), (0.003, *[np.nan] * 4)),
 )
 
 

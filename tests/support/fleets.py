@@ -23,6 +23,10 @@ BROKEN = (2.0, 20.0)
 """Broken runs have their gap multiplied with a factor drawn evenly on a log scale from here."""
 
 
+SHAPE = 4.0
+"""Of skewed noise."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What a fleet is drawn from.
@@ -35,8 +39,12 @@ class Plan:
         Standard deviation of ln(gap) in a setup, in the root mean square.
     spread_df : float
         The smaller, the more the setups' spreads differ: variance = log_sd^2 spread_df / chi2.
+    log_sd_between : tuple of float, optional
+        Log sd of each setup drawn evenly on a log scale between these instead: unlike setups.
     noise_df : float
         Degrees of freedom of the noise, a t scaled to unit variance; infinite: normal.
+    skewed : bool
+        Noise from a gamma distribution of shape 4 (skewness 1) instead, its long tail upwards.
     broken : float
         Share of unlabeled broken runs in the history.
     """
@@ -46,7 +54,9 @@ class Plan:
     setups: int = 100
     log_sd: float = 0.02
     spread_df: float = 8.0
+    log_sd_between: tuple[float, float] | None = None
     noise_df: float = np.inf
+    skewed: bool = False
     broken: float = 0.0
 
 
@@ -64,6 +74,7 @@ class Fleets:
 
     runs: pd.DataFrame
     truth: pd.DataFrame
+    skewed: bool = False
 
     def outside(self, low: pd.Series, high: pd.Series, factor: float) -> pd.Series:
         """Return for each setup how probable it is that a next run lies outside its limits.
@@ -84,6 +95,8 @@ class Fleets:
         truth = self.truth
         noise_df = float(truth["noise_df"].iloc[0])
         z = (limit - truth["center"] - np.log(factor)) / truth["sd"]
+        if self.skewed:
+            return pd.Series(stats.gamma.cdf(SHAPE + z * np.sqrt(SHAPE), SHAPE), truth.index)
         if np.isinf(noise_df):
             return pd.Series(stats.norm.cdf(z), truth.index)
         return pd.Series(stats.t.cdf(z * np.sqrt(noise_df / (noise_df - 2)), noise_df), truth.index)
@@ -97,8 +110,12 @@ def draw_fleets(plan: Plan, rng: np.random.Generator, fleets: int = 1) -> Fleets
     )
     center = rng.normal(np.log(MEDIAN_GAP), CENTER_LOG_SD, setups)
     sd = plan.log_sd * np.sqrt(plan.spread_df / rng.chisquare(plan.spread_df, setups))
+    if plan.log_sd_between:
+        sd = np.exp(rng.uniform(*np.log(plan.log_sd_between), setups))
     of = np.repeat(np.arange(setups), sizes)
-    if np.isinf(plan.noise_df):
+    if plan.skewed:
+        noise = (rng.gamma(SHAPE, size=of.size) - SHAPE) / np.sqrt(SHAPE)
+    elif np.isinf(plan.noise_df):
         noise = rng.standard_normal(of.size)
     else:
         noise = rng.standard_t(plan.noise_df, of.size) * np.sqrt((plan.noise_df - 2) / plan.noise_df)
@@ -121,4 +138,4 @@ def draw_fleets(plan: Plan, rng: np.random.Generator, fleets: int = 1) -> Fleets
         {"fleet": fleet, "center": center, "sd": sd, "noise_df": plan.noise_df},
         index=pd.Index(names, name="setup"),
     )
-    return Fleets(runs, truth)
+    return Fleets(runs, truth, plan.skewed)

@@ -24,8 +24,9 @@ def test_limits_are_those_of_the_t_distribution_in_scipy(alpha):
     ranges = fit_ranges(setup(gaps), alpha=alpha).loc["a"]
 
     y = np.log(gaps)
-    variance = (4 * ranges["prior_sigma"] ** 2 + 5 * np.var(y, ddof=1)) / 9
-    next_run = stats.t(9, loc=y.mean(), scale=np.sqrt(variance * (1 + 1 / 6)))
+    d0 = ranges["prior_df"]
+    variance = (d0 * ranges["prior_sigma"] ** 2 + 5 * np.var(y, ddof=1)) / (d0 + 5)
+    next_run = stats.t(d0 + 5, loc=y.mean(), scale=np.sqrt(variance * (1 + 1 / 6)))
     assert np.log(ranges[["low", "high"]].astype(float)).to_numpy() == pytest.approx(
         next_run.ppf([alpha / 2, 1 - alpha / 2]), rel=1e-9
     )

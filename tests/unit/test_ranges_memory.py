@@ -1,0 +1,102 @@
+"""What an earlier judgement said counts: verdicts do not flap, and late runs outvote nobody."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from step0_wandb.errors import UsageError
+from step0_wandb.ranges import judged_by
+from step0_wandb.verdicts.judge import judge
+
+ESTABLISHED = [0.0150, 0.0152, 0.0149, 0.0151]
+
+
+def in_order(gaps):
+    created = pd.date_range("2026-01-01", periods=len(gaps), freq="h", tz="UTC")
+    return pd.DataFrame({"run": [f"r{i:03d}" for i in range(len(gaps))], "setup": "a", "gap": gaps}).assign(
+        created_at=created
+    )
+
+
+def arrive(gaps):
+    """Judge the runs one by one as they come, each time with what was said before."""
+    said = []
+    for count in range(1, len(gaps) + 1):
+        runs = in_order(gaps[:count]).assign(verdict=pd.Series([*said, None], dtype=object))
+        said = judge(runs)["verdict"].tolist()
+        yield said
+
+
+@pytest.mark.parametrize("factor", [1.25, 1.3, 1.35])
+@pytest.mark.parametrize("with_times", [True, False])
+def test_two_retries_of_a_mildly_broken_launch_do_not_acquit_each_other(factor, with_times):
+    runs = in_order([*ESTABLISHED, 0.0148, 0.0153, 0.0150 * factor, 0.01495 * factor])
+
+    verdicts = judge(runs if with_times else runs.drop(columns="created_at"))["verdict"]
+
+    assert verdicts.tolist() == ["healthy"] * 6 + ["suspect"] * 2
+
+
+def test_late_low_runs_are_the_suspects_and_never_break_the_runs_before():
+    *_, last = arrive([*ESTABLISHED, 0.0068, 0.0069])
+
+    assert last == ["healthy"] * 4 + ["suspect"] * 2
+
+
+def test_the_order_of_arrival_protects_an_established_level_where_nothing_is_remembered():
+    verdicts = judge(in_order([*ESTABLISHED, 0.0068, 0.0069]))["verdict"]
+
+    assert verdicts.tolist() == ["healthy"] * 4 + ["suspect"] * 2
+
+
+def test_a_single_high_first_run_is_outvoted_because_broken_gaps_are_larger():
+    *_, last = arrive([0.022, 0.0150, 0.0151, 0.0149])
+
+    assert last == ["suspect", "healthy", "healthy", "healthy"]
+
+
+def test_a_remembered_run_may_become_suspect_but_not_broken():
+    runs = in_order([0.015, 0.0151, 0.0149, 0.0152, 0.05])
+
+    remembered = judge(runs.assign(verdict=["healthy"] * 5))["verdict"]
+
+    assert judge(runs)["verdict"].iloc[-1] == "broken"
+    assert remembered.iloc[-1] == "suspect"
+
+
+def test_a_label_frees_the_verdict_again():
+    runs = in_order([0.015, 0.0151, 0.0149, 0.0152, 0.05]).assign(verdict="healthy")
+
+    labeled = judge(runs.assign(label=["healthy", None, None, None, None]))["verdict"]
+
+    assert labeled.iloc[-1] == "broken"
+
+
+def test_the_limits_for_a_judged_run_lie_at_a_third_and_three_times_alpha():
+    runs = in_order([0.0150, 0.0152, 0.0149, 0.0151, 0.0153])
+
+    def last_range(alpha, verdict):
+        by = judged_by(runs.assign(verdict=[None] * 4 + [verdict]), alpha=alpha)
+        return by[["low", "high"]].iloc[-1].to_numpy()
+
+    assert last_range(0.003, "healthy") == pytest.approx(last_range(0.001, None), rel=1e-9)
+    assert last_range(0.001, "suspect") == pytest.approx(last_range(0.003, None), rel=1e-9)
+    assert last_range(0.001, "broken") == pytest.approx(last_range(0.003, None), rel=1e-9)
+    assert last_range(0.001, "no-range") == pytest.approx(last_range(0.001, None), rel=1e-9)
+
+
+def test_the_output_of_judge_may_be_fed_back():
+    rng = np.random.default_rng(4)
+    runs = in_order(0.015 * np.exp(0.02 * rng.standard_normal(12)))
+
+    once = judge(runs)
+    twice = judge(once)
+
+    assert twice["verdict"].tolist() == once["verdict"].tolist()
+
+
+def test_a_word_that_is_not_a_verdict_is_named():
+    with pytest.raises(UsageError, match="'verdict' holds 'brokn'"):
+        judge(in_order([0.015, 0.0151]).assign(verdict=["brokn", None]))
