@@ -280,6 +280,7 @@ def judge_store(store: Store, loaded: Loaded, context: Context) -> tuple[str, ..
 
     settings, profiles = loaded.settings.ranges, profiles_of(loaded)
     runs = store.runs.frame(config=keys_of(profiles), starts="all")
+    runs["verdict"] = runs["run"].map(store.verdicts.remembered()).astype(object)
     if loaded.settings.checks.every_rollout:
         runs = later_rollouts.joined(store, runs)
     result = weigh(runs, alpha=settings.alpha, broken_ratio=settings.broken_ratio)

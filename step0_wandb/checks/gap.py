@@ -135,9 +135,11 @@ def _healthy(facts: Facts) -> str:
 def _of_center(facts: Facts) -> str:
     ratio = facts["ratio"]
     times = f"{ratio:.1f}" if ratio >= 2 else f"{ratio:.2f}"  # noqa: PLR2004 - one digit is enough from 2 on
+    center, at = f"the center {number(facts['center'])} of", ""
+    if number_in(facts, "entropy") and facts.get("entropy_factor", 1.0) != 1:
+        center, at = f"the {number(facts['center'])} expected from", f" at entropy {number(facts['entropy'])}"
     return (
-        f"gap {number(facts['gap'])} is {times} times the center {number(facts['center'])} of "
-        f"{_healthy(facts)} (range {_range(facts)})"
+        f"gap {number(facts['gap'])} is {times} times {center} {_healthy(facts)}{at} (range {_range(facts)})"
     )
 
 

@@ -81,6 +81,10 @@ class History:
         The key of the run; empty where the frame has none.
     was_healthy, was_flagged : ndarray of bool
         An earlier judgement called the run healthy; suspect or broken.
+    log_entropy : ndarray of float
+        ln(entropy) of the same row; NaN where it is not known.
+    explained : ndarray of float
+        What the entropy explains of ln(gap), see `covariate`; `y` is without it.
     ppo_kl : ndarray of float
         |ppo_kl| where its limit is learned, else NaN.
     """
@@ -96,6 +100,8 @@ class History:
     run: Names
     was_healthy: Bools
     was_flagged: Bools
+    log_entropy: Floats
+    explained: Floats
     ppo_kl: Floats
 
 
@@ -112,6 +118,8 @@ def read_history(runs: pd.DataFrame) -> History:
     setup, gap = of.code, numbers(runs, "gap")
     usable = np.isfinite(gap) & (gap > 0)
     y = np.log(gap, out=np.full(gap.size, np.nan), where=usable)
+    entropy = numbers(runs, "entropy")
+    measured = np.isfinite(entropy) & (entropy > 0)
     time = times(runs, "created_at", UNKNOWN)
     rule, label = _choices(runs, "gap_rule", GAP_RULES), _choices(runs, "label", LABELS)
     healthy = label == "healthy"
@@ -133,6 +141,8 @@ def read_history(runs: pd.DataFrame) -> History:
         time=time,
         run=run,
         was_healthy=earlier == "healthy",
+        log_entropy=np.log(entropy, out=np.full(gap.size, np.nan), where=measured),
+        explained=np.zeros(gap.size),
         was_flagged=np.isin(earlier, ("suspect", "broken")),
         ppo_kl=np.where(texts(runs, "ppo_kl_rule") == "learned", np.abs(numbers(runs, "ppo_kl")), np.nan),
     )

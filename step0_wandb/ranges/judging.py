@@ -39,6 +39,7 @@ Columns: TypeAlias = "dict[str, npt.NDArray[Any]]"
 WITHOUT_SETUP: Final = {
     "n": 0,
     "basis": "none",
+    "entropy_factor": 1.0,
     "member": False,
     "epoch": -1,
     "accepted": False,
@@ -91,6 +92,8 @@ def judged_by(
             alpha / 3 for runs that were healthy, and 3 alpha for those that were flagged.
         ``position``
             -1 below the range, 0 inside, 1 above; NaN without a range or a gap.
+        ``entropy_factor``
+            What the entropy of the run's row does to its gap; center and limits are multiplied with it.
         ``member``
             Whether the run is a member of the range, and was left out.
         ``epoch``
@@ -201,6 +204,7 @@ def _frame(judged: Columns, row: Ints, model: Model, spread: Spread) -> pd.DataF
     levels, history = model.levels, model.history
     of, gap, waits = levels.of_run[row], history.gap[row], judged["moved"]
     mean = model.whole.mean
+    judged |= {name: judged[name] * np.exp(history.explained[row]) for name in ("center", "low", "high")}
     center, low, high = judged["center"], judged["low"], judged["high"]
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(center > 0, gap / center, np.nan)
@@ -213,6 +217,7 @@ def _frame(judged: Columns, row: Ints, model: Model, spread: Spread) -> pd.DataF
         "ratio": ratio,
         "p_value": _p_value(judged, gap, spread, history.setup[row]),
         "position": np.where(np.isnan(gap) | np.isnan(low), np.nan, outside),
+        "entropy_factor": np.exp(history.explained[row]),
         "member": judged["member"],
         "epoch": levels.number[of],
         **{name: judged[name] for name in ("accepted", "believed", "protected", "ppo_kl_noise", "moved")},

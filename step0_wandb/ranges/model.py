@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from step0_wandb.ranges.cells import Cells, Moments, sorted_order
+from step0_wandb.ranges.covariate import fit_covariate
 from step0_wandb.ranges.history import read_history
 from step0_wandb.ranges.levels import cut_levels
 from step0_wandb.ranges.screen import Rows, screen_fleet
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from step0_wandb.ranges.cells import Bools, Floats, Ints
+    from step0_wandb.ranges.covariate import Covariate
     from step0_wandb.ranges.history import History
     from step0_wandb.ranges.levels import Levels
     from step0_wandb.ranges.screen import Fleet
@@ -43,6 +45,7 @@ class Model:
     """
 
     history: History
+    covariate: Covariate
     levels: Levels
     fleet: Fleet
     member: Bools
@@ -61,12 +64,18 @@ def fit_model(runs: pd.DataFrame, broken_ratio: float) -> Model:
     history = read_history(runs)
     metrics = history.setups.metrics.size
     fleet = screen_fleet(_rows(history, history.setup, history.setups.metric, history.was_healthy), metrics)
+    covariate = fit_covariate(history, fleet)
+    if covariate.slope.any():
+        explained = covariate.explained(history.log_entropy, history.setup, history.setups.metric)
+        history = replace(history, y=history.y - explained, explained=explained)
+        rows = _rows(history, history.setup, history.setups.metric, history.was_healthy)
+        fleet = screen_fleet(rows, metrics)
     levels = cut_levels(history, fleet.spread, float(np.log(broken_ratio)))
     settled = np.where(levels.remembers[levels.of_run], history.was_healthy, levels.joined)
     if levels.setup.size > history.setups.names.size or (settled & ~history.was_healthy).any():
         rows = _rows(history, levels.of_run, history.setups.metric[levels.setup], settled)
         fleet = screen_fleet(rows, metrics)
-    return _model(history, levels, fleet)
+    return _model(history, covariate, levels, fleet)
 
 
 def _rows(history: History, level: Ints, metric: Ints, settled: Bools) -> Rows:
@@ -77,7 +86,7 @@ def _rows(history: History, level: Ints, metric: Ints, settled: Bools) -> Rows:
     return Rows(index, history.y[index], history.healthy[index], settled[index], cells, metric[cells.codes])
 
 
-def _model(history: History, levels: Levels, fleet: Fleet) -> Model:
+def _model(history: History, covariate: Covariate, levels: Levels, fleet: Fleet) -> Model:
     """Bring what the cells hold to the levels, which may have no cell, and to the runs."""
     rows, of, count = fleet.rows, fleet.rows.cells.codes, levels.setup.size
     member = np.zeros(history.gap.size, dtype=bool)
@@ -94,4 +103,4 @@ def _model(history: History, levels: Levels, fleet: Fleet) -> Model:
     labeled, split = np.zeros((2, count), dtype=bool)
     labeled[of] = rows.cells.total(rows.healthy) > 0
     split[of] = (fleet.whole.n == 1) & (rows.cells.counts > 1) & ~labeled[of]
-    return Model(history, levels, fleet, member, whole, seen, labeled, split)
+    return Model(history, covariate, levels, fleet, member, whole, seen, labeled, split)

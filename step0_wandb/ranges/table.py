@@ -41,7 +41,8 @@ def fit_ranges(
         there are no epochs), `gap_metric`, `profile`, `ceiling`, `gap_rule` ("range"; "zero" for true
         on-policy setups; "vacuous" and "skipped" gaps enter no range), `fit` (False: never a member),
         `exact_failed` (True: only a member if labeled healthy), `accepted_at` (UTC; when a person
-        accepted the setup's level), `ppo_kl` and `ppo_kl_rule` ("learned": a trainer that cannot reach
+        accepted the setup's level), `entropy` (of the same row), `verdict` (of an earlier judgement: runs
+        that were healthy are not outvoted by what came later), `ppo_kl` and `ppo_kl_rule` ("learned": a trainer that cannot reach
         0). The order of the rows does not matter.
     alpha : float
         Share of healthy runs that may fall outside, 0 < alpha < 1.
@@ -85,6 +86,9 @@ def fit_ranges(
             at the accepted level followed.
         ``improved, improved_since``
             Ratio to the epoch before and time of the first run, where this epoch began with a fall.
+        ``entropy, entropy_slope``
+            Entropy that center and limits are for, and the slope of ln(gap) on ln(entropy); 0 where the
+            entropy does not help, or is not in `runs`.
         ``last_run``
             When the newest run of the setup was created.
         ``prior_df, prior_sigma, tail_df, tail_scale``
@@ -143,6 +147,8 @@ def range_table(model: Model, alpha: float) -> pd.DataFrame:
         "ppo_kl_noise": learned_noise(model, np.full(n.size, alpha)).of_setup,
         "epoch": levels.number[level],
         **_moves(model),
+        "entropy": np.exp(model.covariate.usual),
+        "entropy_slope": model.covariate.slope[group],
         "last_run": as_times(setups.last_run),
         "prior_df": spread.df[group],
         "prior_sigma": np.sqrt(spread.variance[group]),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 from sqlalchemy import case, delete, func, insert, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
-from step0_wandb.records import VERDICTS, CheckResult, EarlierStart, JudgedRun, SetupRange, chunks
+from step0_wandb.records import FLAGGED, VERDICTS, CheckResult, EarlierStart, JudgedRun, SetupRange, chunks
 from step0_wandb.store.notes import CHANGED_AT, Notes
 from step0_wandb.store.rows import METRICS
 from step0_wandb.store.schema import clean, labels, ranges, runs, verdicts
@@ -154,6 +154,27 @@ class VerdictStore:
             earlier = self._earlier_starts(connection)
         for some in chunks(numbers, PAGE):
             yield from self._read(some, earlier)
+
+    def remembered(self) -> dict[str, str]:
+        """Return the verdicts that a new judgement has to know of, by run key.
+
+        Left out is a verdict of another gap or setup (the run was started again, or profiles changed),
+        and one that a person gave.
+        """
+        columns = (runs.c.run, runs.c.gap, runs.c.setup, verdicts.c.verdict)
+        wanted: Select[Any] = (
+            select(*columns, verdicts.c.template, verdicts.c.body)
+            .join(verdicts, verdicts.c.run == runs.c.id)
+            .where(verdicts.c.verdict.in_(("healthy", "no-range", *FLAGGED)))
+        )
+        found: dict[str, str] = {}
+        with self._database.transaction() as connection:
+            for row in connection.execute(wanted):
+                before = self._database.templates.unpack(row.template, row.body)
+                same = repr(before["gap"]) == repr(row.gap) and before["setup"] == row.setup
+                if same and before["label"] is None:
+                    found[row.run] = row.verdict
+        return found
 
     def counts(self) -> dict[str, int]:
         """Return how many runs have each verdict, the gravest first; verdicts without runs are left out."""

@@ -2,7 +2,7 @@
 
 A run is alerted about once a level and channel: when it is `broken`, or `suspect` because its gap lies
 above its range. A whole setup that moved or is not believed is told once, not run by run. Nothing is
-told of runs that a person has labeled, of setups that are muted, and of runs that are older than
+told of runs that passed when they came, of runs that a person has labeled, of setups that are muted, and of runs that are older than
 ``alerts.since`` and do not run any more.
 """
 
@@ -46,6 +46,9 @@ def queue(
     installed : Installed
         Knows the store, and what is installed where its runs ran.
     """
+    import numpy as np
+
+    from step0_wandb.checks.columns import texts
     from step0_wandb.publish.alerts.compose import Item, Newsroom
 
     store, now = installed.store, clock()
@@ -56,9 +59,12 @@ def queue(
     standing = _only(standing, lambda at: not places[keys[at]].deleted)
     _withdraw(store, standing, channels)
     fresh = _fresh(result, since=now - settings.since)
+    # Alerts are about new starts: a run that passed when it came is told of in its setup's question.
+    passed = np.isin(texts(result.runs, "verdict"), ("healthy", "no-range"))
     items = [
         Item.of(subject, [result.judged(at) for at in some], places)
         for subject, some in _only(standing, lambda at: bool(fresh[at])).items()
+        if subject.is_setup or not passed[some[0]]
     ]
     newsroom = Newsroom(installed, places, clock=clock)
     for channel in channels:
