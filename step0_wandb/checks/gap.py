@@ -36,6 +36,7 @@ class GapCheck:
         logged = np.isfinite(gap)
         ranged = logged & (kind == "range") & (gap != 0)
         center, low, high = (by[name].to_numpy(dtype=float) for name in ("center", "low", "high"))
+        side = by["position"].to_numpy(dtype=float)
         known = ranged & np.isfinite(center) & np.isin(by["basis"].to_numpy(dtype=object), OWN_RANGES)
         # What was healthy when it came is not broken because of runs that came later.
         several = (gap >= reference.broken_ratio * center) & ~by["protected"].to_numpy(dtype=bool)
@@ -47,12 +48,12 @@ class GapCheck:
         result.set(logged & (kind == "range") & (gap == 0), SKIPPED, Why.ZERO)
         result.set(known, PASS, Why.IN_RANGE)
         result.set(
-            known & (gap > high),
+            known & (side > 0),
             FAIL,
             Why.ABOVE_RANGE,
             level=np.where(several, Level.BROKEN, Level.SUSPECT).astype(np.int8),
         )
-        result.set(known & (gap < low), FAIL, Why.BELOW_RANGE, level=Level.SUSPECT)
+        result.set(known & (side < 0), FAIL, Why.BELOW_RANGE, level=Level.SUSPECT)
         result.set(known & by["moved"].to_numpy(dtype=bool), FAIL, Why.MOVED, level=Level.SUSPECT)
         doubted = known & ~by["believed"].to_numpy(dtype=bool)
         _judge_by_ceiling(result, runs, unknown=ranged & ~known, doubted=doubted)
@@ -138,8 +139,14 @@ def _of_center(facts: Facts) -> str:
     center, at = f"the center {number(facts['center'])} of", ""
     if number_in(facts, "entropy") and facts.get("entropy_factor", 1.0) != 1:
         center, at = f"the {number(facts['center'])} expected from", f" at entropy {number(facts['entropy'])}"
+    edge = (
+        "; at the edge of its range, and flagged before"
+        if facts["low"] <= facts["gap"] <= facts["high"]
+        else ""
+    )
     return (
-        f"gap {number(facts['gap'])} is {times} times {center} {_healthy(facts)}{at} (range {_range(facts)})"
+        f"gap {number(facts['gap'])} is {times} times {center} {_healthy(facts)}{at} "
+        f"(range {_range(facts)}{edge})"
     )
 
 

@@ -123,7 +123,7 @@ def read_history(runs: pd.DataFrame) -> History:
     time = times(runs, "created_at", UNKNOWN)
     rule, label = _choices(runs, "gap_rule", GAP_RULES), _choices(runs, "label", LABELS)
     healthy = label == "healthy"
-    earlier = np.where(label == "", _choices(runs, "verdict", frozenset(VERDICTS)), "")
+    earlier = np.where(np.isin(label, ("", "exclude")), _choices(runs, "verdict", frozenset(VERDICTS)), "")
     clean = flags(runs, "fit", missing=True) & ~flags(runs, "exact_failed", missing=False)
     member = (setup >= 0) & (healthy | ((label == "") & clean))
     setups = _read_setups(runs, of, time, rule == "zero")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from step0_wandb.ranges.cells import Bools, Floats, Ints
-    from step0_wandb.ranges.history import History, Names
+    from step0_wandb.ranges.history import Names
     from step0_wandb.ranges.model import Model
 
 Columns: TypeAlias = "dict[str, npt.NDArray[Any]]"
@@ -88,10 +88,11 @@ def judged_by(
             Gap divided by the center.
         ``p_value``
             Two-sided probability of a gap at least that far out, were the run healthy. It is below
-            alpha where the gap lies outside; a column `verdict` of an earlier judgement makes that
-            alpha / 3 for runs that were healthy, and 3 alpha for those that were flagged.
+            alpha where the gap lies outside.
         ``position``
-            -1 below the range, 0 inside, 1 above; NaN without a range or a gap.
+            -1 below the range, 0 inside, 1 above; NaN without a range or a gap. By a column `verdict` of
+            an earlier judgement a run that was healthy is inside from alpha / 3 on, and one that was
+            flagged from 3 alpha on.
         ``entropy_factor``
             What the entropy of the run's row does to its gap; center and limits are multiplied with it.
         ``member``
@@ -153,7 +154,7 @@ def _by_own(model: Model, row: Ints, spread: Spread) -> Columns:
     none = others.n == 0
     return {
         "n": n,
-        **limits_of(others, *_reluctant(spread, setup, history, row), exact),
+        **limits_of(others, spread, setup, exact),
         "seen_low": np.where(exact, 0.0, np.where(none, np.nan, seen_low)),
         "seen_high": np.where(exact, 0.0, np.where(none, np.nan, seen_high)),
         "basis": basis_of(n, history.setups.ceiling[setup], exact, model.split[level]),
@@ -164,20 +165,6 @@ def _by_own(model: Model, row: Ints, spread: Spread) -> Columns:
         "protected": history.was_healthy[row] & ~model.labeled[level],
         "ppo_kl_noise": learned_noise(model, spread.alpha).of_run[row],
     }
-
-
-RELUCTANCE: Final = 3.0
-"""A verdict changes to flagged below alpha / 3 and back above 3 alpha, so that verdicts do not flap: with
-every run of another setup the ranges move a little."""
-LARGEST_ALPHA: Final = 0.5
-
-
-def _reluctant(spread: Spread, setup: Ints, history: History, row: Ints) -> tuple[Spread, Ints]:
-    """Return a spread with three alphas a setup, and the entry for each run by its earlier verdict."""
-    alphas = (spread.alpha, spread.alpha / RELUCTANCE, np.minimum(spread.alpha * RELUCTANCE, LARGEST_ALPHA))
-    tripled = take(spread, np.tile(np.arange(spread.df.size), len(alphas)))
-    kind = history.was_healthy[row] + 2 * history.was_flagged[row].astype(np.int64)
-    return replace(tripled, alpha=np.concatenate(alphas)), kind * spread.df.size + setup
 
 
 def _as_it_stands(judged: Columns, ranges: CallerRanges, setup: Ints, model: Model) -> Columns:
@@ -208,14 +195,17 @@ def _frame(judged: Columns, row: Ints, model: Model, spread: Spread) -> pd.DataF
     center, low, high = judged["center"], judged["low"], judged["high"]
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(center > 0, gap / center, np.nan)
-    outside = np.where(gap > high, 1.0, np.where(gap < low, -1.0, 0.0))
+    p = _p_value(judged, gap, spread, history.setup[row])
+    side = np.where(gap > high, 1.0, np.where(gap < low, -1.0, 0.0))
+    alpha = spread.alpha[history.setup[row]]
+    outside = _reluctant(side, ratio, p, alpha, Memory(history.was_healthy[row], history.was_flagged[row]))
     moved = np.exp(mean[of] - mean[levels.judged_by[of]])
     index = pd.Index(row)
     columns = {
         **{name: judged[name] for name in COLUMNS},
         "basis": words(judged["basis"], index),
         "ratio": ratio,
-        "p_value": _p_value(judged, gap, spread, history.setup[row]),
+        "p_value": p,
         "position": np.where(np.isnan(gap) | np.isnan(low), np.nan, outside),
         "entropy_factor": np.exp(history.explained[row]),
         "member": judged["member"],
@@ -230,6 +220,26 @@ def _frame(judged: Columns, row: Ints, model: Model, spread: Spread) -> pd.DataF
         return frame
     types = frame.dtypes[list(WITHOUT_SETUP)]
     return frame.reindex(range(history.gap.size)).fillna(WITHOUT_SETUP).astype(types.to_dict())
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What an earlier judgement said of each run."""
+
+    healthy: Bools
+    flagged: Bools
+
+
+RELUCTANCE: Final = 3.0
+"""A verdict changes to flagged below alpha / 3 and back above 3 alpha, so that verdicts do not flap: with
+every run of another setup the ranges move a little."""
+
+
+def _reluctant(outside: Floats, ratio: Floats, p: Floats, alpha: Floats, before: Memory) -> Floats:
+    """Return the side on which each run lies outside, 0 for none, given what was said of it before."""
+    stays = before.healthy & (p >= alpha / RELUCTANCE)
+    flagged = before.flagged & (p <= alpha * RELUCTANCE)
+    return np.where(stays, 0.0, np.where(flagged & (outside == 0), np.sign(ratio - 1), outside))
 
 
 def _p_value(judged: Columns, gap: Floats, spread: Spread, setup: Ints) -> Floats:

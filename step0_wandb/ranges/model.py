@@ -71,7 +71,7 @@ def fit_model(runs: pd.DataFrame, broken_ratio: float) -> Model:
         rows = _rows(history, history.setup, history.setups.metric, history.was_healthy)
         fleet = screen_fleet(rows, metrics)
     levels = cut_levels(history, fleet.spread, float(np.log(broken_ratio)))
-    settled = np.where(levels.remembers[levels.of_run], history.was_healthy, levels.joined)
+    settled = np.where(np.append(levels.remembers, False)[levels.of_run], history.was_healthy, levels.joined)
     if levels.setup.size > history.setups.names.size or (settled & ~history.was_healthy).any():
         rows = _rows(history, levels.of_run, history.setups.metric[levels.setup], settled)
         fleet = screen_fleet(rows, metrics)

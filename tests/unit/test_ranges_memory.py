@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from step0_wandb.errors import UsageError
-from step0_wandb.ranges import judged_by
+from step0_wandb.ranges import fit_ranges, judged_by
 from step0_wandb.verdicts.judge import judge
 
 ESTABLISHED = [0.0150, 0.0152, 0.0149, 0.0151]
@@ -74,17 +74,33 @@ def test_a_label_frees_the_verdict_again():
     assert labeled.iloc[-1] == "broken"
 
 
-def test_the_limits_for_a_judged_run_lie_at_a_third_and_three_times_alpha():
-    runs = in_order([0.0150, 0.0152, 0.0149, 0.0151, 0.0153])
+@pytest.mark.parametrize(
+    ("p_value", "before", "expected"),
+    [
+        (0.0005, "healthy", "healthy"),
+        (0.0002, "healthy", "suspect"),
+        (0.0005, None, "suspect"),
+        (0.002, "suspect", "suspect"),
+        (0.002, "broken", "suspect"),
+        (0.004, "suspect", "healthy"),
+        (0.002, None, "healthy"),
+        (0.002, "no-range", "healthy"),
+    ],
+)
+def test_a_verdict_changes_a_third_of_alpha_beyond_the_limit_and_back_at_three_alpha(
+    p_value, before, expected
+):
+    gaps = [0.0150, 0.0152, 0.0149, 0.0151]
+    # The gap whose p-value this is: the limit of a range with that alpha.
+    gap = fit_ranges(in_order(gaps), alpha=p_value)["high"].iloc[0]
+    runs = in_order([*gaps, gap]).assign(verdict=["healthy"] * 4 + [before])
+    runs["label"] = [None] * 4 + ["exclude"]
 
-    def last_range(alpha, verdict):
-        by = judged_by(runs.assign(verdict=[None] * 4 + [verdict]), alpha=alpha)
-        return by[["low", "high"]].iloc[-1].to_numpy()
+    judged = judged_by(runs).iloc[-1]
 
-    assert last_range(0.003, "healthy") == pytest.approx(last_range(0.001, None), rel=1e-9)
-    assert last_range(0.001, "suspect") == pytest.approx(last_range(0.003, None), rel=1e-9)
-    assert last_range(0.001, "broken") == pytest.approx(last_range(0.003, None), rel=1e-9)
-    assert last_range(0.001, "no-range") == pytest.approx(last_range(0.001, None), rel=1e-9)
+    assert judged["p_value"] == pytest.approx(p_value, rel=1e-6)
+    assert (judged["position"] > 0) == (expected == "suspect")
+    assert judge(runs)["verdict"].iloc[-1] == expected
 
 
 def test_the_output_of_judge_may_be_fed_back():
