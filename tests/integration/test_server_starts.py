@@ -8,6 +8,8 @@ import pytest
 import wandb
 
 from step0_wandb.sources.server.history import later_starts
+from tests.support.command import run
+from tests.support.project import add_project, environment
 from tests.support.server_source import CONFIG, START, Lab, miles_rows
 from tests.support.wandb_server import WandbServer, client_online
 
@@ -210,3 +212,36 @@ def test_what_the_real_client_logs_again_under_one_id_is_another_start(tmp_path)
         assert [gap_of(lab, record) for record in (*again.earlier, again.record)] == [0.0152]
         assert asked <= 4
         assert requests(lab) == ([], 1)
+
+
+# --- a whole sync -----------------------------------------------------------------------------------
+
+
+def test_a_sync_judges_the_newest_start_and_alerts_once_about_it(tmp_path):
+    with WandbServer() as server:
+        add_project(server)
+        (tmp_path / "step0.toml").write_text(
+            'sources = ["lab/rl"]\n[report]\nstate = false\n[alerts]\nsince = "9999d"\n'
+        )
+
+        def sync():
+            server.alerts.clear()
+            answer = run("sync", "--json", cwd=tmp_path, **environment(server, tmp_path))
+            assert answer.code == 0, answer.err
+            shown = run("runs", "--json", cwd=tmp_path, **environment(server, tmp_path)).document["runs"]
+            return next(item for item in shown if item["run"] == "lab/rl/rl-ok3"), {
+                alert.run_id for alert in server.alerts
+            }
+
+        first, _ = sync()
+        assert (first["verdict"], first["start"], first["earlier"]) == ("healthy", 1, [])
+        job = server.project("lab", "rl").runs["rl-ok3"]
+        job.rows = [{**row, "_step": at} for at, row in enumerate(miles_rows(gap=0.063))]
+        job.heartbeat_at = max(other.heartbeat_at for other in server.state.all_runs()) + timedelta(seconds=9)
+        again, alerted = sync()
+        assert (again["verdict"], again["start"], again["gap"]) == ("broken", 2, 0.063)
+        assert [(start["start"], start["verdict"], start["gap"]) for start in again["earlier"]] == [
+            (1, "healthy", 0.0153)
+        ]
+        assert alerted == {"rl-ok3"}
+        assert sync() == (again, set())
