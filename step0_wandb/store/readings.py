@@ -75,12 +75,23 @@ class _Incoming:
         return self.origin in ("server", row.origin)
 
     def is_twin_of(self, row: Row[Any], templates: Templates) -> bool:
-        """Whether a stored run under another key is this one, read on the other side."""
+        """Whether a stored run under another key is this one, read on the other side or moved since."""
+        if row.run == self.key:
+            return False
+        if row.origin == self.origin or row.project != clean(self.record.project):
+            return self.has_moved_from(row)
+        return self.has_values_of(row) or self.began_as(row, templates)
+
+    def has_moved_from(self, row: Row[Any]) -> bool:
+        """Whether a stored run of another project is this one: W&B moves a run with its id and creation time."""
         return (
-            row.run != self.key
-            and row.project == clean(self.record.project)
-            and row.origin != self.origin
-            and (self.has_values_of(row) or self.began_as(row, templates))
+            row.origin == self.origin == "server"
+            and (row.entity, row.project) != (clean(self.record.entity), clean(self.record.project))
+            and row.policy == self.record.policy
+            and row.created_at is not None
+            and row.created_at == self.record.created_at
+            and row.gap is not None
+            and self.has_values_of(row)
         )
 
     def is_policy_of(self, row: Row[Any]) -> bool:

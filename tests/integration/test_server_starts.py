@@ -217,6 +217,39 @@ def test_what_the_real_client_logs_again_under_one_id_is_another_start(tmp_path)
 # --- a whole sync -----------------------------------------------------------------------------------
 
 
+def test_a_run_that_moved_to_another_project_is_the_same_run_and_does_not_alert_again(tmp_path):
+    with WandbServer() as server:
+        add_project(server)
+        (tmp_path / "step0.toml").write_text(
+            'sources = ["lab/rl", "lab/archive"]\n[report]\nstate = false\n[alerts]\nsince = "9999d"\n'
+        )
+        archive = server.project("lab", "archive")
+        for name in ("first", "second"):
+            answer = run("sync", "--json", cwd=tmp_path, **environment(server, tmp_path))
+            assert answer.code == 0, answer.err
+            if name == "first":
+                assert {alert.run_id for alert in server.alerts} == {"rl-bad", "rl-long"}
+                run(
+                    "label",
+                    "rl-bad",
+                    "broken",
+                    "--why",
+                    "seen",
+                    cwd=tmp_path,
+                    **environment(server, tmp_path),
+                )
+                moved = server.project("lab", "rl").runs.pop("rl-bad")
+                moved.project = archive
+                archive.runs["rl-bad"] = moved
+                server.alerts.clear()
+        assert server.alerts == []
+        shown = run("runs", "--json", cwd=tmp_path, **environment(server, tmp_path)).document["runs"]
+        assert [(item["run"], item["label"]) for item in shown if item["run"].endswith("bad")] == [
+            ("lab/archive/rl-bad", "broken")
+        ]
+        assert len(shown) == 9
+
+
 def test_a_sync_judges_the_newest_start_and_alerts_once_about_it(tmp_path):
     with WandbServer() as server:
         add_project(server)
