@@ -31,6 +31,11 @@ ENDED_BEFORE = "it logged its first rollout, and ended before its first optimize
 ENDED_COMPARING = (
     "it was to compare both sides' weights, and ended before its first rollout: see `step0-wandb weights`"
 )
+RESUMED_OR_LOST = "the run was resumed, or its first rows are lost"
+OVERWRITTEN = (
+    "several processes wrote it (W&B's shared mode?), and the rows of step 0 were overwritten or have not "
+    "arrived yet"
+)
 NO_STEP = "its metric rows carry no step, so that the first cannot be told"
 CONTEXT_ROWS = 16
 """One rollout logs a few rows around its training step; more than these are not kept."""
@@ -179,10 +184,10 @@ class Step0Finder:
         if found.step is None:
             return _absent(record, profile, NO_STEP)
         if found.is_late:
-            note = (
-                f"its first row is step {found.step:g}, not {found.first:g}: "
-                "the run was resumed, or its first rows are lost"
-            )
+            why = RESUMED_OR_LOST
+            if _writers(record.config) > 1 and not profile.resumed_because(record.config):
+                why = OVERWRITTEN
+            note = f"its first row is step {found.step:g}, not {found.first:g}: {why}"
             return Step0("no-step0", profile.name, note, fit=False)
         values = found.merged()
         gap = profile.gap_of(values)
@@ -250,6 +255,13 @@ def _is_decided(found: _Candidate | None) -> bool:
     return found is not None and (
         found.is_late or (found.is_first and (found.later is not None or found.complete))
     )
+
+
+def _writers(config: Mapping[str, Json]) -> int:
+    """Return how many processes have written a run, by the client's own notes."""
+    about = config.get("_wandb")
+    writers = about.get("e") if isinstance(about, dict) else None
+    return len(writers) if isinstance(writers, dict) else 0
 
 
 def _in_order(rows: Sequence[HistoryRow]) -> list[HistoryRow]:

@@ -115,6 +115,15 @@ def test_a_run_whose_first_step_is_a_later_one_was_resumed_or_lost_its_rows(stat
     assert found.gap is None
 
 
+def test_a_first_step_that_a_second_writer_overwrote_is_told_apart_from_a_resumed_run():
+    writers = {"_wandb": {"e": {"trainer": {"os": "Linux"}, "rollout": {"os": "Linux"}}}}
+    overwritten = FINDER.find(run(miles(3), miles(4), **writers))
+    assert (overwritten.status, overwritten.fit) == ("no-step0", False)
+    assert overwritten.note.startswith("its first row is step 3, not 0: several processes wrote it")
+    alone = {"_wandb": {"e": {"trainer": {"os": "Linux"}}}}
+    assert "the run was resumed" in FINDER.find(run(miles(3), **alone)).note
+
+
 def test_a_resumed_run_is_known_by_its_training_rows_even_without_the_metrics():
     evaluation = {"_step": 6, "eval/all/avg_score": 0.04}
     training = [{"_step": step, "reward/avg_raw_reward": 0.07} for step in (7, 8)]
