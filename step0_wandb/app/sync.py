@@ -32,14 +32,16 @@ from step0_wandb.wandb_api.address import safe_text
 from step0_wandb.wandb_api.context import Context
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from step0_wandb.app.pull import PullResult, SourceResult
     from step0_wandb.profiles import Profiles
     from step0_wandb.publish.wandb.target import Written
-    from step0_wandb.records import JudgedRun, Problem, SetupRange
+    from step0_wandb.records import Json, JudgedRun, Problem, SetupRange
     from step0_wandb.settings.load import Loaded
 
+CONFIGS_COMPARED = 30
+"""Runs of a project, the newest, whose configs are searched for what a setup needs."""
 EXPLAINED = 20
 """Flagged runs of which the page says what to look at first."""
 
@@ -275,7 +277,7 @@ def judge_store(store: Store, loaded: Loaded, context: Context) -> tuple[str, ..
 
     from step0_wandb.explanations.moves import with_what_changed
     from step0_wandb.ranges.fitness import fitness_table
-    from step0_wandb.verdicts.coverage import coverage
+    from step0_wandb.verdicts.coverage import coverage, silent_setups
     from step0_wandb.verdicts.judge import judged_runs, setup_ranges, weigh
 
     settings, profiles = loaded.settings.ranges, profiles_of(loaded)
@@ -293,12 +295,27 @@ def judge_store(store: Store, loaded: Loaded, context: Context) -> tuple[str, ..
     setups = with_what_changed(setup_ranges(result), result, store, packages=partial(compared, on_disk))
     with store.transaction():
         changed = store.verdicts.save(judged, setups, now=context.clock())
-        kept.save_coverage(store, coverage([run for run in judged if run.run not in superseded]))
+        shown = [run for run in judged if run.run not in superseded]
+        silent = silent_setups(_newest_configs(store, shown), profiles)
+        kept.save_coverage(store, (*coverage(shown), *silent))
         kept.save_goodness(store, goodness_rows(fitness_table(result.model)))
         kept.save_weight_checks(store, weight_log(store, profiles, runs, installed=on_disk))
         alerting.queue(installed, loaded.settings.alerts, newest, clock=context.clock)
         write_back.outdate(store)
     return changed
+
+
+def _newest_configs(
+    store: Store, judged: Iterable[JudgedRun]
+) -> Iterator[tuple[str, str, Mapping[str, Json]]]:
+    """Yield project, profile and config of the newest runs of each project and profile."""
+    groups: dict[tuple[str, str], list[JudgedRun]] = {}
+    for run in sorted(judged, key=lambda run: (str(run.created_at or ""), run.run), reverse=True):
+        if run.profile and run.setup:
+            groups.setdefault((run.run.rpartition("/")[0], run.profile), []).append(run)
+    for (project, profile), runs in groups.items():
+        for config in store.runs.configs([run.run for run in runs[:CONFIGS_COMPARED]]):
+            yield project, profile, config
 
 
 def _mismatched(store: Store, changed: Sequence[str]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from step0_wandb.profiles import schema
 from step0_wandb.profiles.expression import Expression
 from step0_wandb.profiles.model_names import names_with
 from step0_wandb.records import CheckPlan, Rule
-from step0_wandb.text.nested import flatten, lookup
+from step0_wandb.text.nested import flatten, has, lookup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -144,6 +144,17 @@ class Profile(schema.Table):
         if key is None or key.value.value(self.scope(config)) is not None:
             return ""
         return f"its config names no model ({', '.join(sorted(self.keys_of(key.value)))})"
+
+    def silent_on(self, config: Mapping[str, Json]) -> dict[str, tuple[str, ...]]:
+        """Return the needed parts of a setup that a config says nothing about, each with its keys."""
+        found = {}
+        for key in self.setup:
+            if key.needed:
+                others = self.keys_of(*(other.value for other in self.setup if other is not key))
+                own = sorted(self.keys_of(key.value) - others)
+                if not any(has(config, path) for name in own for path in (name, *self._also(name))):
+                    found[key.label] = tuple(own)
+        return found
 
     def setup_label(self, config: Mapping[str, Json], gap_metric: str | None) -> str:
         """Return the readable label of the setup that a run belongs to.

@@ -143,11 +143,18 @@ class Step(Table):
 
 
 class SetupKey(Table):
-    """One part of a setup: a value of the config, and the value that needs no mention."""
+    """One part of a setup: a value of the config, and the value that needs no mention.
+
+    Attributes
+    ----------
+    needed : bool
+        Whether a run whose config has none of its keys may belong to another setup than it seems.
+    """
 
     label: str
     value: Expr
     default: int | float | str | None = None
+    needed: bool = False
 
 
 class ExactRule(Table):

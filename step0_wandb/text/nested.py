@@ -42,6 +42,23 @@ def lookup(config: Mapping[str, Any], path: str) -> Any:
     return None
 
 
+def has(config: Mapping[str, Any], path: str) -> bool:
+    """Return whether a config has a dotted path, whatever its value.
+
+    Examples
+    --------
+    >>> has({"actor": {"fp8": None}}, "actor.fp8"), has({"actor": {}}, "actor.fp8")
+    (True, False)
+    """
+    if path in config:
+        return True
+    head, _, last = path.rpartition(".")
+    inner = lookup(config, head) if head else None
+    if isinstance(inner, str):
+        inner = _fields(inner)
+    return isinstance(inner, Mapping) and last in inner
+
+
 def flatten(config: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
     """Return a nested config with dotted keys, objects that were stored as texts included.
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from step0_wandb.text.formatting import count, number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from step0_wandb.records import CheckResult, JudgedRun
+    from step0_wandb.profiles import Profiles
+    from step0_wandb.records import CheckResult, Json, JudgedRun
 
 UNEXPLAINED = {
     "unchecked": "nothing could be checked",
@@ -60,6 +61,34 @@ def coverage(runs: Sequence[JudgedRun]) -> tuple[str, ...]:
         if _is_hole(spot):
             by_profile.setdefault(spot.profile, []).append(spot)
     return tuple(_line(spots) for _, spots in sorted(by_profile.items()))
+
+
+def silent_setups(
+    configs: Iterable[tuple[str, str, Mapping[str, Json]]], profiles: Profiles
+) -> tuple[str, ...]:
+    """Return one line a project whose runs do not all say what their setup needs.
+
+    Such a run is taken for one of the default setup, and so may share a range with runs that differ. Nothing
+    is said where no run of the project has the keys: then there is nothing that could differ.
+
+    Parameters
+    ----------
+    configs : iterable of (project, profile, config)
+        The project as ``entity/project``.
+    """
+    runs: Counter[tuple[str, str]] = Counter()
+    silent: dict[tuple[str, str], Counter[tuple[str, tuple[str, ...]]]] = {}
+    for project, name, config in configs:
+        if profile := profiles.by_name.get(name):
+            runs[project, name] += 1
+            silent.setdefault((project, name), Counter()).update(profile.silent_on(config).items())
+    return tuple(
+        f"{amount:,} of {runs[project, name]:,} {name} runs of {project} do not say their {label} precision"
+        f" ({', '.join(keys)}): runs that differ in it would share a range"
+        for (project, name), counts in sorted(silent.items())
+        for (label, keys), amount in sorted(counts.items())
+        if amount < runs[project, name]
+    )
 
 
 def _is_hole(spot: Blind) -> bool:

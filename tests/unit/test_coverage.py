@@ -1,7 +1,8 @@
 """What is not checked is told, one line a profile: silence must not look like health."""
 
+from step0_wandb.profiles import load_profiles
 from step0_wandb.records import CheckResult
-from step0_wandb.verdicts.coverage import coverage
+from step0_wandb.verdicts.coverage import coverage, silent_setups
 from tests.support.judged import judged
 
 SWITCH = "no gap was logged: verl logs the gap with actor_rollout_ref.rollout.calculate_log_probs=True"
@@ -83,3 +84,13 @@ def test_with_many_reasons_the_line_gives_two_and_counts_the_rest():
     (line,) = coverage(runs)
     assert line.count("reason") == 3
     assert line.endswith("; 2 more reasons")
+
+
+def test_runs_that_do_not_say_their_precision_are_told_once_a_project_where_others_do():
+    flat = {"hf_checkpoint": "q/M", "fp8": None, "fp16": False}
+    silent = {"hf_checkpoint": "q/M"}
+    nested = {"hf_checkpoint": "q/M", "raw_megatron": "trainers=[] base_args={'fp8': None}"}
+    runs = [("t/a", flat), ("t/a", nested), ("t/a", silent), ("t/a", silent), ("t/b", silent), ("t/c", flat)]
+    lines = silent_setups([(project, "miles", config) for project, config in runs], load_profiles())
+    (line,) = lines
+    assert line.startswith("2 of 4 miles runs of t/a do not say their trainer precision (fp16, fp4, fp8): ")

@@ -177,6 +177,8 @@ D:\\ckpt\\qwen3-4b\\hf | qwen3-4b
 /data/sft/exp20/dist | /data/sft/exp20
 /data/sft/exp21/dist | /data/sft/exp21
 output/checkpoint-5 | output
+/shared/checkpoints/global_step_100/actor/huggingface | /shared/checkpoints
+/shared/checkpoints/global_step_200/actor/huggingface | /shared/checkpoints
 /mnt/data/sft/run_4/global_step_10/actor | /mnt/data/sft/run_4
 /checkpoint-5 | /checkpoint-5
 C:\\output\\checkpoint-5 | output
