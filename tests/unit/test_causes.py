@@ -219,6 +219,10 @@ def test_two_checkpoints_of_one_training_are_evidence():
     }
     found = find_causes(PROFILES["miles"], Evidence(config, GAP))
     assert found[0].name == "wrong-reference"
+    assert (
+        "names another checkpoint of its training than hf_checkpoint (/sft/q-math/checkpoint-500)"
+        in found[0].text
+    )
 
 
 def test_a_resumed_run_is_told_to_go_on_from_a_checkpoint_first():
