@@ -31,6 +31,7 @@ _OF_WANDB = re.compile(r"docker|commit|gpu|gpu_type|gpu_count|python|cuda|\w*ver
 _OPTION = re.compile(r"--?([A-Za-z][\w.-]*)")
 _NO_VALUE = re.compile(r"(?i)(\\*[\"'])?(?:none|null|true|false|\*+)?(?(1)\1)")
 _DEEPEST = 100  # levels of nesting that are looked into; what lies deeper is dropped
+_CACHED = 256  # characters of a text that is worth remembering
 _LONGEST = 1 << 20  # characters of one text; a longer one is dropped
 
 
@@ -177,11 +178,19 @@ def _of_wandb(value: Json, levels: int) -> Json:
     return kept
 
 
-@lru_cache(maxsize=1 << 14)  # the runs of a project share most of their texts
 def _safe(text: str, name: str) -> str | None:
     """Return a text of a config without the secrets in it; None where nothing is left that tells anything."""
     if len(text) > _LONGEST:
         return None
+    return (_searched if len(text) > _CACHED else _remembered)(text, name)
+
+
+@lru_cache(maxsize=1 << 14)  # the runs of a project share most of their texts
+def _remembered(text: str, name: str) -> str | None:
+    return _searched(text, name)
+
+
+def _searched(text: str, name: str) -> str | None:
     keys, fields = key_spans(text, name), list(secret_fields(text))
     if not keys and not fields:
         return text
