@@ -100,6 +100,10 @@ class HistoryRow:
     order: int = 0
 
 
+NOTHING_LOGGED = (HistoryRow({}),)
+"""The rows of a run whose history is known to be empty: one without values."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunRecord:
     """One run as a source gives it: who it is, its config, and the history rows that matter.
@@ -116,7 +120,8 @@ class RunRecord:
     config : mapping
         The run's W&B config, nested as logged, secrets already dropped.
     rows : tuple of HistoryRow
-        The rows that step 0 may be made of, in reading order.
+        The rows that step 0 may be made of, in reading order; `NOTHING_LOGGED` where the history has no
+        row at all, as far as a source can tell.
     policy : str or None
         The policy that the rows belong to, where the run trains several; their metric names carry no
         prefix then.
@@ -144,6 +149,11 @@ class RunRecord:
     def key(self) -> str:
         """Return the run's key, ``entity/project/run_id`` or ``entity/project/run_id#policy``."""
         return run_key(self.entity, self.project, self.run_id, self.policy)
+
+    @property
+    def logged_nothing(self) -> bool:
+        """Whether the history is known to have no row at all."""
+        return bool(self.rows) and not any(row.values for row in self.rows)
 
     @property
     def alive(self) -> bool:

@@ -48,6 +48,15 @@ class Profiles:
             return None
         return preferred([self.by_name[name] for name, count in shared.items() if count == most], config)
 
+    def known_by(self, config: Mapping[str, Json]) -> Profile | None:
+        """Return the profile of a run that has logged no metrics, by its config alone."""
+        rivals = [
+            profile
+            for profile in self.by_name.values()
+            if profile.known_by and all(profile.logged(config, key) is not None for key in profile.known_by)
+        ]
+        return preferred(rivals, config) if rivals else None
+
     def comparing(self, config: Mapping[str, Json]) -> list[Profile]:
         """Return the profiles by whose flag a run compares the weights of both sides at its start."""
         return [

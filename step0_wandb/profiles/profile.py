@@ -40,6 +40,7 @@ class Profile(schema.Table):
     title: str
     read_from: str = ""
     prefer: schema.Expr | None = None
+    known_by: tuple[str, ...] = ()
     generic: frozenset[str] = frozenset()
     alternatives: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     metrics: schema.Metrics

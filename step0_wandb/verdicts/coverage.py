@@ -24,6 +24,7 @@ NO_GAP = "no gap was logged"
 NO_HOLE = ("step 0 is not logged yet", "no other healthy run of this setup", "gap is exactly 0")
 """How reasons begin that go away with time, or that are alarms: no holes in what is checked."""
 UNREAD = "no metric of a known framework"
+ENDED = "it ended before its first row"
 MOST_REASONS = 2
 """Reasons that the one line about a profile gives."""
 
@@ -93,7 +94,7 @@ def silent_setups(
 
 def _is_hole(spot: Blind) -> bool:
     if spot.what == "no-step0":
-        return spot.why.startswith(UNREAD)
+        return spot.why.startswith((UNREAD, ENDED))
     return not spot.why.startswith(NO_HOLE)
 
 

@@ -156,6 +156,31 @@ def test_a_named_directory_keeps_its_number_while_it_is_waited_for(tmp_path):
     assert (reading.record.start, step0(reading).gap) == (2, 0.063)
 
 
+def test_a_run_that_ended_before_its_first_row_is_told_with_its_framework(tmp_path):
+    config = {"hf_checkpoint": "/models/Qwen3-0.6B", "rollout_batch_size": 32}
+    memory = Memory()
+    path = directory(tmp_path, 0, lived=5, config=config)
+    (reading,) = sync(tmp_path, memory)
+    assert (step0(reading).status, step0(reading).profile) == ("pending", "miles")
+    path.write_bytes(append(path.read_bytes(), exit_record(1)))
+    (reading,) = sync(tmp_path, memory)
+    found = step0(reading)
+    assert (found.status, found.note) == ("no-step0", "it ended before its first row (Miles, by its config)")
+
+
+def test_a_run_that_logged_other_rows_did_not_end_before_its_first(tmp_path):
+    config = {"hf_checkpoint": "/models/Qwen3-0.6B", "rollout_batch_size": 32}
+    memory = Memory()
+    path = directory(tmp_path, 0, lived=5, config=config)
+    sync(tmp_path, memory)
+    path.write_bytes(append(path.read_bytes(), history_record({"loss": 1.0})))
+    sync(tmp_path, memory)
+    path.write_bytes(append(path.read_bytes(), history_record({"loss": 1.0}), exit_record(1)))
+    (reading,) = sync(tmp_path, memory)
+    assert step0(reading).note.startswith("no metric of a known framework")
+    assert reading.record.rows == ()
+
+
 def test_a_later_start_has_its_whole_config_whenever_it_was_read(tmp_path):
     memory = Memory()
     directory(tmp_path, 0, training(0), training(1), exit_record(1), lived=10, config={"old": 1, "lr": 1})

@@ -24,7 +24,7 @@ from datetime import datetime
 from functools import partial, reduce
 from typing import TYPE_CHECKING
 
-from step0_wandb.records import ALIVE, OWN_JOB_TYPE, RunRecord
+from step0_wandb.records import ALIVE, NOTHING_LOGGED, OWN_JOB_TYPE, RunRecord
 from step0_wandb.sources.base import Reading
 from step0_wandb.sources.offline.messages import RunInfo
 from step0_wandb.sources.offline.runfile import TURN, RunFile
@@ -178,7 +178,9 @@ class Directories:
             if file.mark.ended:
                 revived = prior.state == "crashed" and not file.unchanged
                 file.ended_as = None if revived else prior.state if prior.state in _ENDS else "failed"
-        self._elsewhere = tuple(row for row in prior.rows if not any(file.wrote(row) for file in self.files))
+        self._elsewhere = tuple(
+            row for row in prior.rows if row.values and not any(file.wrote(row) for file in self.files)
+        )
 
     def _apply(self, file: RunFile) -> None:
         for change in file.changes:
@@ -316,8 +318,13 @@ class Directories:
             created_at=self._created_at(files, start),
             state=state,
             config=scrub(self._config_of(start, files)),
-            rows=tuple(rows.values()),
+            rows=tuple(rows.values()) or (NOTHING_LOGGED if self._logged_nothing(files) else ()),
         )
+
+    def _logged_nothing(self, files: Sequence[RunFile]) -> bool:
+        """Return whether the histories of some directories are known to be empty."""
+        before = self._prior is None or self._prior.logged_nothing
+        return not any(file.has_history or file.failed or (file.mark and not before) for file in files)
 
     def _config_of(self, start: Start, files: Sequence[RunFile]) -> Mapping[str, Json]:
         if not start.files or len(self.files) == 1:

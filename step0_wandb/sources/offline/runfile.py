@@ -102,6 +102,8 @@ class RunFile:
     decided, is_past, at_end, failed, begun : bool
         Whether this file's rows decide step 0; it shows rollouts far behind step 0; all of it was read;
         it cannot be read; anything of a run was seen in it.
+    has_history : bool
+        Whether this reading saw a row of the history, whatever it holds.
     """
 
     __slots__ = (
@@ -117,6 +119,7 @@ class RunFile:
         "ended_as",
         "failed",
         "found",
+        "has_history",
         "info",
         "is_past",
         "mark",
@@ -137,6 +140,7 @@ class RunFile:
         self.info: RunInfo | None = None
         self.ended_as: str | None = "ended" if mark and mark.ended else None
         self.decided = self.is_past = self.at_end = self.failed = self.begun = False
+        self.has_history = False
         self.turns = self.bytes_read = 0
         self._number = _number_of(found.path)
         self._damage: list[Damage] = []
@@ -312,7 +316,7 @@ class RunFile:
             content = messages.decode(data)
             kind = content.WhichOneof("kind")
             if kind == "history":
-                self.begun = True
+                self.begun = self.has_history = True
                 if any(needle in data for needle in lookout.needles):
                     self._take_row(record, messages.row(content.history), lookout)
             elif kind == "run":
