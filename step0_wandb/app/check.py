@@ -20,7 +20,7 @@ from step0_wandb.records import VERDICTS, EarlierStart
 from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.step0.rollouts import RolloutFinder, judge_later
 from step0_wandb.store import NOWHERE, Store, columns_of, store_exists
-from step0_wandb.text.formatting import count
+from step0_wandb.text.formatting import clean, count
 from step0_wandb.text.paths import is_there, user_path
 from step0_wandb.wandb_api.address import RemoteAddress, parse_address, safe_text
 
@@ -65,11 +65,17 @@ class OneRun:
     earlier: tuple[OneRun, ...] = ()
 
 
-def read_one(text: str, job: Job, *, every_rollout: bool = False) -> tuple[OneRun, ...]:
+def read_one(
+    text: str, job: Job, *, every_rollout: bool = False, setup: str | None = None
+) -> tuple[OneRun, ...]:
     """Read the one run that `text` names, each of its policies; ``-`` is a console log on standard input.
+
+    A bare id or name of a run in the store will do, too.
 
     Parameters
     ----------
+    setup : str, optional
+        The label of the setup of a console log, which cannot say it itself, or a unique part of it.
     every_rollout : bool
         Read on to the end, and judge the first step of every rollout.
 
@@ -85,10 +91,38 @@ def read_one(text: str, job: Job, *, every_rollout: bool = False) -> tuple[OneRu
     text, profiles = safe_text(text), profiles_of(job.loaded)
     finder = RolloutFinder(profiles) if every_rollout else Step0Finder(profiles)
     log = _console_log(text, finder)
-    policies = [log] if log else _run_of(text, finder, job)
+    if setup is not None and log is None:
+        raise UsageError("--setup is for console logs", "The setup of a run is made of its config.")
+    if log and setup is not None:
+        log = _in_setup(log, setup, job)
+    policies = [log] if log else _stored_run(text, finder, job) or _run_of(text, finder, job)
     if isinstance(finder, RolloutFinder):
         return tuple(_with_later(one, finder, job) for one in policies)
     return tuple(policies)
+
+
+def _in_setup(log: OneRun, text: str, job: Job) -> OneRun:
+    """Return a log's run and its earlier launches as runs of the stored setup that a text names."""
+    with Store.open(job.loaded.store, mode="read") as store:
+        label = find_setup(store, text)
+    profile = log.facts.step0.profile
+    if profile and not label.startswith(f"{profile} · "):
+        raise UsageError(f"The log is of {profile}, but the setup is {clean(label)!r}")
+    parts = (replace(one, facts=replace(one.facts, setup=label)) for one in (log, *log.earlier))
+    newest, *earlier = parts
+    return replace(newest, earlier=tuple(earlier))
+
+
+def _stored_run(text: str, finder: Step0Finder, job: Job) -> list[OneRun] | None:
+    """Return the stored run that a bare id or name means; None where `text` names something else."""
+    is_bare = "/" not in text and ":" not in text and not is_there(user_path(text))
+    if not is_bare or not store_exists(job.loaded.store):
+        return None
+    with Store.open(job.loaded.store, mode="read") as store:
+        if not store.runs.find(text):
+            return None
+        record = store.runs.record(find_run(store, text))
+    return [OneRun(record, finder.facts(record))] if record else None
 
 
 def _with_later(one: OneRun, finder: RolloutFinder, job: Job) -> OneRun:
@@ -155,7 +189,9 @@ def _console_log(text: str, finder: Step0Finder) -> OneRun | None:
     from step0_wandb.sources.console.log import read_console, read_stream
 
     log = (
-        read_stream(cast("Readable", sys.stdin.buffer), finder, enough=_quiet_after(QUIET_S, MOST_S))
+        read_stream(
+            cast("Readable", sys.stdin.buffer), finder, name="stdin", enough=_quiet_after(QUIET_S, MOST_S)
+        )
         if text == STDIN
         else read_console(path, finder)
     )
@@ -315,6 +351,28 @@ def explain_run(text: str, job: Job) -> Explanation:
         return Installed(store, Step0Finder(profiles), job.context()).explained(found)
 
 
+def find_setup(store: Store, text: str) -> str:
+    """Return the label of the one setup that a text matches.
+
+    Raises
+    ------
+    UsageError
+        The store has no such setup, or several.
+    """
+    names, wanted = [item.setup for item in store.verdicts.ranges()], text.strip("\"'").lower()
+    hits = (
+        [name for name in names if name == text]
+        or [name for name in names if name.lower().partition(" · ")[2] == wanted]  # all but the profile
+        or [name for name in names if wanted in name.lower()]
+    )
+    if len(hits) == 1:
+        return hits[0]
+    if hits:
+        shown = "; ".join(clean(name) for name in hits)
+        raise UsageError(f"{text!r} matches {len(hits)} setups: {shown}", "Use the full label of one.")
+    raise UsageError(f"No setup matches {text!r}", "`step0-wandb ranges` lists them.")
+
+
 def find_run(store: Store, text: str) -> str:
     """Return the key of the stored run that a person means.
 
@@ -327,5 +385,5 @@ def find_run(store: Store, text: str) -> str:
     if len(keys) == 1:
         return keys[0]
     if keys:
-        raise UsageError(f"{text!r} names {len(keys)} runs: {', '.join(keys[:5])}", "Give one of these keys.")
+        raise UsageError(f"{text!r} names {len(keys)} runs: {', '.join(keys)}", "Give one of these keys.")
     raise UsageError(f"{text!r} is not in the store {store.path}", "`step0-wandb runs` lists what is.")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
+import threading
 import traceback
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +14,7 @@ from typer.exceptions import TyperException
 
 from step0_wandb import __version__
 from step0_wandb.cli import (
+    INTERRUPTED,
     check,
     demo,
     diff,
@@ -38,7 +41,6 @@ from step0_wandb.text import json_documents
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-INTERRUPTED = 130
 
 app = typer.Typer(
     name="step0-wandb",
@@ -90,12 +92,21 @@ def about(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program and leave with its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    sys.unraisablehook = _interrupt_again
     standard = streams.take_over(as_json="--json" in words)
     code = run(words)
     if why := standard.lost():
         code = code or UsageError.exit_code
         output.error(UsageError(f"Cannot write to standard output: {why}"))
     sys.exit(code)
+
+
+def _interrupt_again(what: sys.UnraisableHookArgs) -> None:
+    """Raise an interrupt again that Python dropped, since it came while a finalizer ran."""
+    if what.exc_type is KeyboardInterrupt:
+        threading.Timer(0.02, signal.raise_signal, (signal.SIGINT,)).start()
+    else:
+        sys.__unraisablehook__(what)
 
 
 def run(words: Sequence[str]) -> int:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from step0_wandb.cli import output
+from step0_wandb.cli import completion, output
 from step0_wandb.cli.session import FailOn, Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.cli.summary import SummaryFile, append_summary, refuse_two_answers  # noqa: TC001 - as above
 from step0_wandb.cli.sync import PARTLY, VERDICT
@@ -22,7 +22,8 @@ def check(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="A run directory, a .wandb file, entity/project/run_id, a console log, or - for stdin.",
+            help="A run directory, a .wandb file, entity/project/run_id, a stored run's id, a console log, or - for "
+            "stdin.",
         ),
     ],
     *,
@@ -33,6 +34,15 @@ def check(
             help="Also judge the first step of each rollout, and the gap after the first update.",
         ),
     ] = False,
+    setup: Annotated[
+        str | None,
+        typer.Option(
+            "--setup",
+            metavar="TEXT",
+            help="Judge a console log by the range of this setup.",
+            autocompletion=completion.setups,
+        ),
+    ] = None,
     summary: SummaryFile = None,
 ) -> None:
     """Judge one run against the store's ranges; write nothing.
@@ -44,7 +54,7 @@ def check(
 
     refuse_two_answers(session, summary)
     asked = every_rollout or session.loaded.settings.checks.every_rollout
-    policies = read_one(source, session.job(), every_rollout=asked)
+    policies = read_one(source, session.job(), every_rollout=asked, setup=setup)
     basis = basis_of(policies[0].record, session.job())
     if basis.said:
         output.tell(basis.said)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from step0_wandb.cli import output
+from step0_wandb.cli import INTERRUPTED, output
 from step0_wandb.cli.check import NO_STEP0
 from step0_wandb.cli.moments import moment_of, span_of
 from step0_wandb.cli.session import FailOn, Session, without  # noqa: TC001 - typer reads the annotation
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from step0_wandb.app.run_selector import Newest
     from step0_wandb.app.stop import Stopped
     from step0_wandb.records import Json, JudgedRun
-
-INTERRUPTED = 130
 
 
 @without("dry_run")

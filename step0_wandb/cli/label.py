@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,9 +12,6 @@ from step0_wandb.cli import completion, output
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.errors import UsageError
 from step0_wandb.text.formatting import clean
-
-if TYPE_CHECKING:
-    from step0_wandb.store import Store
 
 
 class Word(StrEnum):
@@ -91,6 +88,7 @@ def accept(
 
     Example: step0-wandb accept "Qwen3-1.7B" --why "new attention kernel"
     """
+    from step0_wandb.app.check import find_setup
     from step0_wandb.store import Accept, Retraction
 
     if clear and why:
@@ -111,25 +109,3 @@ def accept(
             output.tell(f"{shown} no longer accepted (takes effect at the next sync)")
         else:
             output.tell(f"{shown} was not accepted")
-
-
-def find_setup(store: Store, text: str) -> str:
-    """Return the label of the one setup that a text matches.
-
-    Raises
-    ------
-    UsageError
-        The store has no such setup, or several.
-    """
-    names, said = [item.setup for item in store.verdicts.ranges()], text.lower()
-    hits = (
-        [name for name in names if name == text]
-        or [name for name in names if name.lower().partition(" · ")[2] == said]  # all but the profile
-        or [name for name in names if said in name.lower()]
-    )
-    if len(hits) == 1:
-        return hits[0]
-    if hits:
-        shown = "; ".join(clean(name) for name in hits[:4])
-        raise UsageError(f"{text!r} matches {len(hits)} setups: {shown}", "Use the full label of one.")
-    raise UsageError(f"No setup matches {text!r}", "`step0-wandb ranges` lists them.")

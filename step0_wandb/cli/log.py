@@ -93,10 +93,11 @@ def _print(record: logging.LogRecord, message: str, hint: str) -> None:
     if record.levelno < logging.ERROR:
         _write(message)
         return
-    from rich.console import Console
     from rich.text import Text
 
-    out = Console(stderr=True, markup=False, highlight=False, emoji=False)
+    from step0_wandb.cli.output import console
+
+    out = console(err=True)
     out.print(Text("error: ", style="bold red") + Text(message), soft_wrap=True)
     if hint:
         out.print(Text(hint), soft_wrap=True)

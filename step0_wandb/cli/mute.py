@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from step0_wandb.cli import output
-from step0_wandb.cli.label import Setup, find_setup  # noqa: TC001 - typer reads the annotation
+from step0_wandb.cli.label import Setup  # noqa: TC001 - typer reads the annotation
 from step0_wandb.cli.moments import moment_of, span_of
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.errors import UsageError
@@ -34,6 +34,7 @@ def mute(
 
     Example: step0-wandb mute "Qwen3-1.7B" --for 7d
     """
+    from step0_wandb.app.check import find_setup
     from step0_wandb.store import Mute, Retraction
 
     if sum((clear, span is not None, until is not None)) != 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from step0_wandb.cli import log, tables
 from step0_wandb.text import json_documents
@@ -43,7 +43,9 @@ def console(*, err: bool = False) -> Console:
 
     from step0_wandb.settings.load import environment
 
-    out = Console(stderr=err, markup=False, highlight=False, emoji=False, soft_wrap=False)
+    # Rich keeps bold where NO_COLOR is set; without a color system it sends no escape at all.
+    system: Literal["auto"] | None = None if environment().get("NO_COLOR") else "auto"
+    out = Console(stderr=err, markup=False, highlight=False, emoji=False, color_system=system)
     if not out.is_terminal and "COLUMNS" not in environment():
         out.width = UNBROKEN
     return out

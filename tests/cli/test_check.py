@@ -141,3 +141,47 @@ def test_a_rounded_log_cannot_prove_an_exact_zero(tmp_path):
     answer = run("check", "verl.log", "--store", "none.db", "--json", cwd=tmp_path)
     checks = {check["check"]: check for check in answer.document["run"]["checks"]}
     assert checks["ppo_kl"]["outcome"] == "skipped"
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    """Return a folder with a store of healthy runs, and a log of a run whose gap is three times theirs."""
+    place = tmp_path_factory.mktemp("fleet")
+    for at, gap in enumerate((0.0150, 0.0152, 0.0149)):
+        miles_run(place / "all", f"r{at}", gap)
+    assert run("sync", "all", "--store", "s.db", cwd=place).code == 0
+    (place / "run.log").write_text("starting\n" + LINE.format(0, 0.0, 0.0461))
+    return place
+
+
+def test_a_log_is_judged_by_the_range_of_the_setup_that_is_named(fleet):
+    assert run("check", "run.log", "--store", "s.db", cwd=fleet).code == 0
+    answer = run("check", "run.log", "--store", "s.db", "--setup", "0.6b", "--json", cwd=fleet)
+    assert (answer.code, answer.document["run"]["verdict"]) == (3, "broken")
+    assert run("check", "run.log", "--store", "s.db", "--setup", "Llama", cwd=fleet).code == 2
+    assert run("check", "all/wandb", "--store", "s.db", "--setup", "0.6b", cwd=fleet).code == 2
+
+
+def test_the_launch_line_in_a_log_says_the_setup(fleet):
+    setup = run("ranges", "--json", "--store", "s.db", cwd=fleet).document["setups"][0]["setup"]
+    launch = (
+        "+ python3 train.py --hf-checkpoint /models/Qwen3-0.6B \\\n  --rollout-top-p 1.0 --wandb-key sk-x\n"
+    )
+    (fleet / "launched.log").write_text(launch + LINE.format(0, 0.0, 0.0461))
+    answer = run("check", "launched.log", "--store", "s.db", "--json", cwd=fleet)
+    found = answer.document["run"]
+    assert (found["setup"], found["verdict"], answer.code) == (setup, "broken", 3)
+
+
+def test_a_run_of_the_store_goes_by_its_bare_id(fleet):
+    answer = run("check", "r1", "--store", "s.db", "--json", cwd=fleet)
+    assert (answer.code, answer.document["run"]["verdict"]) == (0, "healthy")
+    assert run("check", "r9", "--store", "s.db", cwd=fleet).code == 2
+
+
+def test_a_log_on_stdin_is_called_so(fleet):
+    words = [sys.executable, "-m", "step0_wandb", "check", "-", "--store", "none.db"]
+    done = subprocess.run(
+        words, cwd=fleet, input="nothing here\n", capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "stdin shows no training step" in done.stderr) == (8, True)

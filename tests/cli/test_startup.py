@@ -81,3 +81,32 @@ def test_every_command_has_a_help_with_an_example(tmp_path, command):
     answer = run(command, "--help", cwd=tmp_path)
     assert answer.code == 0
     assert f"Example: step0-wandb {command}" in " ".join(answer.out.split())
+
+
+def test_an_interrupt_while_the_program_loads_prints_no_traceback():
+    code = (
+        "import sys, builtins; real = builtins.__import__\n"
+        "def stop(name, *rest, **more):\n"
+        "    if name == 'typer': raise KeyboardInterrupt\n"
+        "    return real(name, *rest, **more)\n"
+        "builtins.__import__ = stop\n"
+        "from step0_wandb.cli import main; main(['--version'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_an_interrupt_that_a_finalizer_swallows_is_raised_again():
+    code = (
+        "import signal, sys, time; from step0_wandb.cli import app\n"
+        "class Late:\n"
+        "    def __del__(self): raise KeyboardInterrupt\n"
+        "def run(words):\n"
+        "    try:\n"
+        "        Late(); time.sleep(5)\n"
+        "    except KeyboardInterrupt: return 130\n"
+        "    return 0\n"
+        "app.run = run; app.main(['--version'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from step0_wandb.errors import NoStep0Error, SourceError
 from step0_wandb.records import HistoryRow, RunRecord
+from step0_wandb.sources.console.launch import launch_config
 from step0_wandb.sources.console.printed import clean
 from step0_wandb.sources.console.rounding import rounded
 from step0_wandb.sources.console.steps import Layout, StepFinder
@@ -84,9 +85,11 @@ def read_stream(
     reader = _Reader(stream, finder)
     reader.read(enough)
     state = "finished" if reader.log.ended else "running"
+    config = launch_config(reader.log.head.decode("utf-8", errors="replace"))
     readings = [
         ConsoleReading(
-            RunRecord("_", "_", Path(name).stem, name=name, state=state, rows=start.rows), start.resolution
+            RunRecord("_", "_", Path(name).stem, name=name, state=state, config=config, rows=start.rows),
+            start.resolution,
         )
         for start in reader.starts
         if start.rows
