@@ -45,6 +45,10 @@ OWN_JOB_TYPE = "step0-sync"
 """The job type of the tool's own W&B runs, which are never read."""
 
 
+OBSERVED = "observed."
+"""What stands before the name of an observable in the columns of a frame of runs."""
+
+
 def run_key(entity: str, project: str, run_id: str, policy: str | None = None) -> str:
     """Return ``entity/project/run_id``, with ``_`` for what an offline run does not record.
 
@@ -180,6 +184,8 @@ class Step0:
         Every number of the step-0 row, merged from the history rows of that logical step.
     gap_metric : str or None
         The metric that `gap` was read from.
+    observed : mapping of str to float
+        The number of each observable that the row has, by the name of its check.
     """
 
     status: Literal["found", "pending", "no-step0"]
@@ -192,6 +198,7 @@ class Step0:
     clip_frac: float | None = None
     gap: float | None = None
     gap_metric: str | None = None
+    observed: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +229,47 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
+class ObservableRule:
+    """What must hold for one number of a run's step-0 row.
+
+    Attributes
+    ----------
+    name : str
+        The check, such as ``ref_kl``, ``bound:k3`` or ``learned:entropy``.
+    metric : str
+        Where the number was read.
+    kind : str
+        ``interval``, ``difference`` and ``finite`` lie between `low` and `high`, else the run is suspect,
+        and broken from `broken_low` or `broken_high` on; ``learned`` ones are compared with the setup's
+        healthy runs; ``skipped`` (with `why`).
+    title, why : str
+        What the number is called in a sentence, and what a value outside usually means.
+    or_gap : bool
+        Whether the run's own gap is the limit where that is larger.
+    scale : str
+        ``log`` for positive numbers, ``share`` for those from 0 to 1.
+    factor : float
+        Of a learned one: how many times the center, or how far from it on a share, is worth a word.
+    prompts : str
+        Which prompts, where only runs on the same ones compare; else empty.
+    """
+
+    name: str
+    metric: str
+    kind: Literal["interval", "difference", "finite", "learned", "skipped"]
+    title: str
+    why: str = ""
+    low: float | None = None
+    high: float | None = None
+    broken_low: float | None = None
+    broken_high: float | None = None
+    or_gap: bool = False
+    scale: Literal["log", "share"] = "log"
+    factor: float = 2.0
+    prompts: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CheckPlan:
     """Which checks apply to a run, and how; decided by its profile and config alone.
 
@@ -235,6 +283,8 @@ class CheckPlan:
         Why a gap of exactly 0 was not measured, where the config shows it; else empty.
     switch : str
         What to set so that a missing metric is logged.
+    observables : tuple of ObservableRule
+        What must hold for the other numbers of the row, one for each that it has.
     """
 
     ppo_kl: Rule
@@ -244,6 +294,7 @@ class CheckPlan:
     ceiling_from: str = ""
     gap_zero: str = ""
     switch: str = ""
+    observables: tuple[ObservableRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

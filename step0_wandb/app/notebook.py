@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.app.sync import job_of, profiles_of, read_into
-from step0_wandb.checks.exact import exact_failed
+from step0_wandb.checks.registry import exact_failed
 from step0_wandb.errors import UsageError
 from step0_wandb.explanations.explanation import Explainer
 from step0_wandb.explanations.installed import Installed

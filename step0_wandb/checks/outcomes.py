@@ -83,13 +83,13 @@ class Outcomes:
 
     def set(
         self,
-        where: NDArray[np.bool_],
+        where: NDArray[np.bool_] | NDArray[np.intp],
         outcome: int,
         why: Why,
         *,
         level: int | NDArray[np.int8] = Level.FINE,
     ) -> None:
-        """Set the outcome of the runs in `where`; a later call beats an earlier one."""
+        """Set the outcome of the runs in `where`, a mask or positions; a later call beats an earlier one."""
         self.outcome[where] = outcome
         self.why[where] = why
         self.level[where] = level if isinstance(level, int) else level[where]

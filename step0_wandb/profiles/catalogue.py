@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from step0_wandb.errors import UsageError
 from step0_wandb.profiles.load import parse_profile, read_file
+from step0_wandb.profiles.observables import catalog_file
 from step0_wandb.text.paths import is_there
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def load_profiles(paths: Iterable[Path] = ()) -> Profiles:
     """
     files = [file for path in paths for file in _files(path)]
     by_name: dict[str, Profile] = {}
-    digest = hashlib.sha256(read_file(SHIPPED / "lists" / "model_names.toml"))
+    digest = hashlib.sha256(read_file(SHIPPED / "lists" / "model_names.toml") + catalog_file())
     for file in (*files, *sorted(SHIPPED.glob("*.toml"))):
         content = read_file(file)
         profile = parse_profile(file, content)

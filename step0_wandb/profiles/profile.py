@@ -11,10 +11,10 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from step0_wandb.errors import UsageError
-from step0_wandb.profiles import schema
+from step0_wandb.profiles import observables, schema
 from step0_wandb.profiles.expression import Expression
 from step0_wandb.profiles.model_names import names_with
-from step0_wandb.records import CheckPlan, Rule
+from step0_wandb.records import CheckPlan, ObservableRule, Rule
 from step0_wandb.text.nested import flatten, has, lookup
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class Profile(schema.Table):
     weights: schema.Weights | None = None
     switch: schema.Switch = schema.Switch()
     console: schema.Console | None = None
+    prompts: observables.Prompts = observables.Prompts()
+    observable: tuple[observables.Observable, ...] = ()
 
     @model_validator(mode="after")
     def _ends(self) -> Profile:
@@ -194,6 +196,27 @@ class Profile(schema.Table):
             switch=self.switch.gap if gap is None or gap.signed else "",
         )
 
+    def observe(
+        self, config: Mapping[str, Json], row: Mapping[str, float], gap_metric: str | None
+    ) -> tuple[tuple[ObservableRule, ...], dict[str, float]]:
+        """Return what must hold for the other numbers of a step-0 row, and these numbers by their check."""
+        scope = self.scope(config)
+        prompts = " ".join(
+            str(value) for entry in self.prompts.keys if (value := entry.value(scope)) is not None
+        )
+        rules, values = [], {}
+        for entry in self.observable:
+            rule, found = entry.rule(row, scope, prompts), entry.value(row)
+            if rule is not None and found is not None and rule.name not in values:
+                rules.append(rule)
+                values[rule.name] = found[1]
+        gap = next((gap for gap in self.metrics.gap if gap.metric == gap_metric), None)
+        if gap is not None and self._gap_rule(gap, scope).kind in ("range", "vacuous"):
+            rule = _bound_rule(gap)
+            rules.append(rule)
+            values[rule.name] = gap.of(row)
+        return tuple(rules), values
+
     def resumed_because(self, config: Mapping[str, Json]) -> str:
         """Return why a run that starts at step 0 may be a resumed one; empty where nothing says so."""
         scope = self.scope(config)
@@ -267,6 +290,22 @@ class Profile(schema.Table):
         if gap.signed:
             return Rule("vacuous", why=f"{gap.metric} is a signed mean: near {gap.perfect:g} proves nothing")
         return Rule("range")
+
+
+def _bound_rule(gap: schema.GapMetric) -> ObservableRule:
+    """Return the absolute bound of a gap metric; a value at the bound is broken."""
+    bound = schema.BOUNDS[gap.statistic_bound]
+    return ObservableRule(
+        name=f"bound:{gap.statistic_bound}",
+        metric=gap.metric,
+        kind="interval",
+        title="gap",
+        why="the two sides do not compute the same model",
+        low=math.nextafter(-bound, 0.0),
+        high=math.nextafter(bound, 0.0),
+        broken_low=-bound,
+        broken_high=bound,
+    )
 
 
 class Scope(Mapping[str, Any]):

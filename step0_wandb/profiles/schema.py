@@ -45,6 +45,17 @@ class Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
 
+BOUNDS = {
+    "mean-abs": 0.5,
+    "k3": 0.5,
+    "signed-mean": 0.5,
+    "probability": 0.1,
+    "ratio": 1.0,
+    "log-perplexity": 0.3,
+}
+"""A gap from here on is broken whatever its setup shows: in nats, as a probability, or above a ratio of 1."""
+
+
 class GapMetric(Table):
     """One metric that measures the gap.
 
@@ -63,6 +74,8 @@ class GapMetric(Table):
     ceiling : float or None
         The gap that the framework itself allows; `ceiling_from` says who does, as the end of a
         sentence "above what ...".
+    bound : str
+        Which absolute bound holds, see `BOUNDS`; empty takes that of the unit and the sign.
     """
 
     metric: str
@@ -73,10 +86,20 @@ class GapMetric(Table):
     signed: bool = False
     ceiling: float | None = None
     ceiling_from: str = ""
+    bound: Literal["", "mean-abs", "k3", "signed-mean", "probability", "ratio", "log-perplexity"] = ""
 
     def of(self, values: Mapping[str, float]) -> float:
         """Return the gap of a row that has the metric: 0 when the two sides agree."""
         return values[self.metric] - self.perfect
+
+    @property
+    def statistic_bound(self) -> str:
+        """Return which absolute bound holds: the one that is named, else that of the unit and the sign."""
+        if self.bound:
+            return self.bound
+        if self.unit != "nat":
+            return self.unit
+        return "signed-mean" if self.signed else "mean-abs"
 
 
 class Metrics(Table):

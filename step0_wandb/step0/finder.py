@@ -11,7 +11,7 @@ any metric, pruning never changes what is found, and what is decided stays so wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -216,10 +216,11 @@ class Step0Finder:
         if step0.status != "found" or step0.profile is None:
             return RunFacts(step0)
         profile = self.profiles.by_name[step0.profile]
+        rules, observed = profile.observe(record.config, step0.row, step0.gap_metric)
         return RunFacts(
-            step0,
+            replace(step0, observed=observed),
             setup=profile.setup_label(record.config, step0.gap_metric),
-            plan=profile.plan(record.config, step0.gap_metric),
+            plan=replace(profile.plan(record.config, step0.gap_metric), observables=rules),
         )
 
     def _candidate(self, rows: Sequence[HistoryRow], config: Mapping[str, Json]) -> _Candidate | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from step0_wandb.records import OBSERVED
 from step0_wandb.store.rows import nan_metrics
 from step0_wandb.text.nested import lookup
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from step0_wandb.records import CheckPlan, Rule, RunFacts, RunRecord
+    from step0_wandb.records import CheckPlan, ObservableRule, Rule, RunFacts, RunRecord
     from step0_wandb.store.rows import Columns
 
 TIMES = ("created_at", "accepted_at")
@@ -48,12 +49,13 @@ COLUMNS = (
     *("label", "label_why", "label_who", "accepted_at", "step0", "note", "fit", "conflict"),
     *("ppo_kl_rule", "ppo_kl_limit", "ppo_kl_above", "ppo_kl_broken_from", "ppo_kl_why"),
     *("clip_frac_rule", "clip_frac_limit", "clip_frac_above", "clip_frac_broken_from", "clip_frac_why"),
-    *("gap_rule", "gap_why", "ceiling", "ceiling_from", "gap_zero", "switch"),
+    *("gap_rule", "gap_why", "ceiling", "ceiling_from", "gap_zero", "switch", "observables"),
 )
 """The columns of a frame of runs, in their order.
 
-All but `TIMES`, `NUMBERS`, ``start``, ``superseded`` and ``fit`` hold text or None. ``superseded`` marks a start
-before the newest one of its run: it takes part in the ranges and is not listed.
+All but `TIMES`, `NUMBERS`, ``start``, ``superseded``, ``fit`` and ``observables`` hold text or None.
+``superseded`` marks a start before the newest one of its run: it takes part in the ranges and is not listed.
+Behind them stands a column of numbers for each observable that a run has.
 """
 
 
@@ -88,6 +90,7 @@ def columns_of(record: RunRecord, facts: RunFacts) -> Columns:
         "step0": step0.status,
         "note": step0.note,
         "fit": step0.fit,
+        **{OBSERVED + name: value for name, value in step0.observed.items()},
         **(plan_columns(facts.plan) if facts.plan else {}),
     }
 
@@ -104,6 +107,7 @@ def plan_columns(plan: CheckPlan) -> Columns:
         "ceiling_from": plan.ceiling_from,
         "gap_zero": plan.gap_zero,
         "switch": plan.switch,
+        "observables": plan.observables,
     }
 
 
@@ -153,9 +157,17 @@ def frame_of(rows: Iterable[Columns], wanted: Wanted | None = None) -> pd.DataFr
     }
     for name in TIMES:
         columns[name] = pd.to_datetime(columns[name], utc=True).astype("datetime64[us, UTC]")
+    observed = dict.fromkeys(OBSERVED + rule.name for rules in _distinct(found) for rule in rules)
+    for name in observed:
+        columns[name] = pd.Series([row.get(name) for row in found], dtype="float64")
     for name in wanted.names() if wanted else ():
         columns[name] = pd.Series([row.get(name) for row in found], dtype="object").infer_objects()
     return pd.DataFrame(columns)
+
+
+def _distinct(rows: Iterable[Columns]) -> Iterable[tuple[ObservableRule, ...]]:
+    """Return the rules of all plans; runs of one plan share theirs."""
+    return {id(rules): rules for row in rows if (rules := row.get("observables"))}.values()
 
 
 _DTYPES = {**dict.fromkeys(NUMBERS, "float64"), "start": "int64", "superseded": "bool", "fit": "bool"}

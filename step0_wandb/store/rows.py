@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from step0_wandb.records import HistoryRow, RunFacts, RunRecord, Step0
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Row
 
-    from step0_wandb.records import Json
+    from step0_wandb.records import CheckPlan, Json
     from step0_wandb.store.templates import Plans, Templates
 
 Origin = Literal["disk", "server"]
@@ -73,6 +75,7 @@ def facts_columns(facts: RunFacts, rows: Sequence[HistoryRow], plans: Plans) -> 
         "step0_row": _derive(step0.row, rows) if step0.row else None,
         "setup": facts.setup,
         "plan_id": plans.number_of(facts.plan) if facts.plan else None,
+        "observed": _packed(facts) if facts.plan and facts.plan.observables else None,
     }
 
 
@@ -134,7 +137,22 @@ def step0_of(row: Row[Any], rows: Sequence[HistoryRow] = ()) -> Step0:
 def facts_of(row: Row[Any], plans: Plans, rows: Sequence[HistoryRow] = ()) -> RunFacts:
     """Return what profiles and settings made of the run."""
     plan = plans.get(row.plan_id) if row.plan_id is not None else None
-    return RunFacts(step0_of(row, rows), row.setup, plan)
+    step0 = step0_of(row, rows)
+    if plan is not None and row.observed is not None:
+        step0 = replace(step0, observed=_unpacked(row.observed, plan))
+    return RunFacts(step0, row.setup, plan)
+
+
+def _packed(facts: RunFacts) -> bytes:
+    """Return the numbers of the observables as 8 bytes each, in the order of the plan's rules."""
+    rules = facts.plan.observables if facts.plan else ()
+    values = (facts.step0.observed.get(rule.name, math.nan) for rule in rules)
+    return struct.pack(f"<{len(rules)}d", *values)
+
+
+def _unpacked(body: bytes, plan: CheckPlan) -> dict[str, float]:
+    values = struct.unpack(f"<{len(body) // 8}d", body)
+    return {rule.name: value for rule, value in zip(plan.observables, values, strict=False)}
 
 
 def nan_metrics(step0: Step0) -> str:

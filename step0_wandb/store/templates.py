@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from sqlalchemy import insert, select
 
-from step0_wandb.records import CheckPlan, Rule
+from step0_wandb.records import CheckPlan, ObservableRule, Rule
 from step0_wandb.store import schema
 from step0_wandb.store.codec import Difference, Template, compare, flatten, parsed, restore
 
@@ -177,5 +177,6 @@ class Plans:
             fields = cast("dict[str, Any]", parsed(body))
             for rule in ("ppo_kl", "clip_frac", "gap"):
                 fields[rule] = Rule(**fields[rule])
+            fields["observables"] = tuple(ObservableRule(**rule) for rule in fields.get("observables", ()))
             self._by_id[number] = CheckPlan(**fields)
         return self._by_id[number]

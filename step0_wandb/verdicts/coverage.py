@@ -23,6 +23,8 @@ WITHOUT_STEP0 = ("pending", "no-step0")
 NO_GAP = "no gap was logged"
 NO_HOLE = ("step 0 is not logged yet", "no other healthy run of this setup", "gap is exactly 0")
 """How reasons begin that go away with time, or that are alarms: no holes in what is checked."""
+MAIN_CHECKS = frozenset({"ppo_kl", "clip_frac", "gap", "every-rollout", "first-update"})
+"""The checks whose absence leaves a hole; observables are told where `profiles` lists them."""
 UNREAD = "no metric of a known framework"
 ENDED = "it ended before its first row"
 MOST_REASONS = 2
@@ -136,7 +138,7 @@ def _of_run(run: JudgedRun) -> dict[str, list[str]]:
     if run.verdict not in WITHOUT_STEP0:
         for result in run.checks:
             # Without a gap there is no zero gap either, and nobody needs to be told so.
-            if result.outcome in ("vacuous", "skipped") and result.check != "gap-zero":
+            if result.outcome in ("vacuous", "skipped") and result.check in MAIN_CHECKS:
                 spots.setdefault(_why(result, run.reasons), []).append(result.check)
     if run.verdict in UNEXPLAINED:
         for reason in run.reasons or (UNEXPLAINED[run.verdict],):

@@ -11,21 +11,23 @@ import pandas as pd
 
 from step0_wandb.checks.base import Reference
 from step0_wandb.checks.columns import texts
-from step0_wandb.checks.exact import exact_failed
 from step0_wandb.checks.gap import OWN_RANGES
+from step0_wandb.checks.observables import history_free
 from step0_wandb.checks.outcomes import OUTCOMES, PASS, Level, Why
-from step0_wandb.checks.registry import BY_NAME, CHECKS
+from step0_wandb.checks.registry import CHECKS, exact_failed
 from step0_wandb.ranges.judging import judged_in
 from step0_wandb.ranges.model import fit_model
 from step0_wandb.ranges.table import check_parameters, range_table
 from step0_wandb.records import ALPHA, BROKEN_RATIO, CheckResult, JudgedRun, SetupRange
 from step0_wandb.verdicts import reasons
+from step0_wandb.verdicts.learned import learned_checks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
+    from step0_wandb.checks.base import Check
     from step0_wandb.checks.outcomes import Outcomes
     from step0_wandb.ranges.model import Model
     from step0_wandb.records import VerdictName
@@ -56,7 +58,8 @@ class Judgement:
     ranges : DataFrame, one row a setup
         As given, or as the runs give them.
     outcomes : mapping of str to Outcomes
-        By name of the check, in the order of `checks.registry`.
+        By name of the check, in the order of `checks.registry`, then those of observables.
+    checks_by_name : mapping of str to Check
     verdict : ndarray of str, shape (n_runs,)
         With labels respected.
     """
@@ -66,6 +69,7 @@ class Judgement:
     by: pd.DataFrame
     ranges: pd.DataFrame
     outcomes: dict[str, Outcomes]
+    checks_by_name: Mapping[str, Check]
     verdict: NDArray[np.object_]
     alpha: float
 
@@ -77,6 +81,7 @@ class Judgement:
             self.by.iloc[positions],
             self.ranges,
             {check: result.take(positions) for check, result in self.outcomes.items()},
+            self.checks_by_name,
             self.verdict[positions],
             self.alpha,
         )
@@ -85,7 +90,7 @@ class Judgement:
         """Return the reasons of one verdict, the gravest first; `at` is a position."""
         facts = self._facts(at)
         said = [
-            (-int(result.level[at]), BY_NAME[check].sentence(Why(result.why[at]), facts))
+            (-int(result.level[at]), self.checks_by_name[check].sentence(Why(result.why[at]), facts))
             for check, result in self.outcomes.items()
             if result.level[at]
         ]
@@ -99,9 +104,9 @@ class Judgement:
             CheckResult(
                 check,
                 OUTCOMES[result.outcome[at]],
-                self.value(BY_NAME[check].metric, at),
+                self.value(self.checks_by_name[check].metric, at),
                 None if np.isnan(result.limit[at]) else float(result.limit[at]),
-                BY_NAME[check].sentence(Why(result.why[at]), facts),
+                self.checks_by_name[check].sentence(Why(result.why[at]), facts),
             )
             for check, result in self.outcomes.items()
             if result.why[at] != Why.NOT_ASKED
@@ -233,9 +238,12 @@ def weigh(
     if ranges is None:
         ranges = range_table(model, alpha)
     reference = Reference(by, broken_ratio)
-    asked = {check.name: check.judge(runs, reference) for check in CHECKS}
-    outcomes = {name: result for name, result in asked.items() if result is not None}
-    return Judgement(runs, model, by, ranges, outcomes, _verdicts(runs, by, outcomes), alpha)
+    learned = learned_checks(runs, alpha=alpha, broken_ratio=broken_ratio)
+    by = by.assign(**{name: column for check in learned for name, column in check.columns().items()})
+    asked = [(check, check.judge(runs, reference)) for check in (*CHECKS, *history_free(runs), *learned)]
+    outcomes = {check.name: result for check, result in asked if result is not None}
+    checks = {check.name: check for check, _ in asked}
+    return Judgement(runs, model, by, ranges, outcomes, checks, _verdicts(runs, by, outcomes), alpha)
 
 
 def judged_runs(result: Judgement, *, only: str | None = None) -> list[JudgedRun]:

@@ -1,0 +1,179 @@
+"""Observables that are compared with the healthy runs of their setup: gradient norm, entropy, lengths, shares.
+
+The machinery of the ranges does it, on the numbers themselves where they are positive, and on the odds of
+shares, whose logarithm is the logit. A number is worth a word where it is outside its range and far from
+its center too; that lets nearly every setup be passed over before anything is fitted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from step0_wandb.checks.base import SHARED
+from step0_wandb.checks.columns import numbers, texts
+from step0_wandb.checks.observables import LEARNED, names_in, rule_in, rules_of
+from step0_wandb.checks.outcomes import PASS, SKIPPED, WARN, Level, Outcomes, Why
+from step0_wandb.ranges.judging import judged_in
+from step0_wandb.ranges.model import fit_model
+from step0_wandb.records import OBSERVED
+from step0_wandb.text.formatting import count, number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from step0_wandb.checks.base import Facts, Reference, Sentence
+
+    Floats = NDArray[np.float64]
+
+FEWEST = 3
+"""Healthy runs that a comparison needs."""
+_EDGE = 1 / 512
+"""Shares nearer to 0 or 1 than this are taken as this near: half an answer of a batch of 256."""
+
+
+def _far(name: str, facts: Facts) -> str:
+    rule = rule_in(facts, name)
+    return (
+        f"{rule.title} is {number(facts[OBSERVED + name])} ({rule.metric}), where {count(int(facts[f'{name}_n']), 'healthy run')}"
+        f" of this setup show{'s' if facts[f'{name}_n'] == 1 else ''} about {number(facts[f'{name}_center'])}: {rule.why}"
+    )
+
+
+@dataclass(frozen=True)
+class LearnedCheck:
+    """One learned observable, with what the healthy runs of each run's setup show.
+
+    Attributes
+    ----------
+    outcomes : Outcomes
+    center, n : ndarray of float, shape (n_runs,)
+        The center of the healthy runs, on the scale of the number, and how many they are; NaN where
+        there is nothing to compare with.
+    """
+
+    name: str
+    outcomes: Outcomes
+    center: Floats
+    n: Floats
+
+    _SENTENCES: ClassVar[Mapping[Why, Sentence]] = SHARED | {
+        Why.ABOVE_RANGE: _far,
+        Why.BELOW_RANGE: _far,
+        Why.NO_RANGE: lambda _name, _facts: f"fewer than {FEWEST} healthy runs to compare it with",
+    }
+
+    @property
+    def metric(self) -> str:
+        """Return the column of the value."""
+        return OBSERVED + self.name
+
+    def judge(self, runs: pd.DataFrame, reference: Reference) -> Outcomes:  # noqa: ARG002 - as every check
+        """Return the outcomes, which were found for all runs together."""
+        return self.outcomes
+
+    def sentence(self, why: Why, facts: Facts) -> str:
+        """Return how far the number is from those of the healthy runs."""
+        return self._SENTENCES[why](self.name, facts)
+
+    def columns(self) -> dict[str, Floats]:
+        """Return what the sentences need of each run."""
+        return {f"{self.name}_center": self.center, f"{self.name}_n": self.n}
+
+
+def learned_checks(runs: pd.DataFrame, *, alpha: float, broken_ratio: float) -> tuple[LearnedCheck, ...]:
+    """Compare every learned observable with the healthy runs of its setup.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        With ``exact_failed``: runs that fail a check teach nothing.
+    alpha : float
+        The share of healthy runs that any of them may flag; it is divided over those that there are.
+    """
+    names = [name for name in names_in(runs) if name.startswith(LEARNED)]
+    return tuple(_learn(runs, name, alpha / len(names), broken_ratio) for name in names)
+
+
+def _learn(runs: pd.DataFrame, name: str, alpha: float, broken_ratio: float) -> LearnedCheck:
+    value = numbers(runs, OBSERVED + name).copy()
+    setup = texts(runs, "setup").copy()
+    factor, share = np.full(len(runs), np.nan), np.zeros(len(runs), bool)
+    result = Outcomes.blank(len(runs))
+    result.why[:] = Why.NOT_ASKED
+    for rule, where in rules_of(runs, name):
+        if rule.kind == "skipped":
+            result.set(where[~np.isnan(value[where])], SKIPPED, Why.BY_RULE)
+            value[where] = np.nan
+            continue
+        factor[where], share[where] = rule.factor, rule.scale == "share"
+        if rule.prompts:
+            setup[where] = setup[where] + f" on {rule.prompts}"
+    scaled = np.where(share, _odds(value), value)
+    usable = np.isfinite(scaled) & (scaled > 0)
+    result.set(usable, SKIPPED, Why.NO_RANGE)
+    center, n = np.full(len(runs), np.nan), np.full(len(runs), np.nan)
+    keys = pd.Series(setup)
+    narrow, wide = _by_width(keys, scaled, usable)
+    result.set(narrow, PASS, Why.NOTHING)
+    if len(wide):
+        where = wide
+        part = _part(runs, keys, scaled, where)
+        by = judged_in(fit_model(part, broken_ratio), None, alpha)
+        middle, known = by["center"].to_numpy(dtype=float), by["n"].to_numpy(dtype=float) >= FEWEST
+        shown = np.where(share[where], middle / (1 + middle), middle)
+        center[where], n[where] = shown, by["n"]
+        far = _is_far(value[where], shown, factor[where], share[where])
+        above = known & far & (scaled[where] > by["high"].to_numpy(dtype=float))
+        below = known & far & (scaled[where] < by["low"].to_numpy(dtype=float))
+        result.set(where[known], PASS, Why.NOTHING)
+        result.set(where[above], WARN, Why.ABOVE_RANGE, level=Level.SUSPECT)
+        result.set(where[below], WARN, Why.BELOW_RANGE, level=Level.SUSPECT)
+    return LearnedCheck(name, result, center, n)
+
+
+_NARROW = float(np.log(1.2))
+"""In a setup whose runs all lie this near to each other none is far from the center."""
+
+
+def _by_width(
+    keys: pd.Series, scaled: Floats, usable: NDArray[np.bool_]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the positions of the runs in setups that are large enough to compare: the narrow, and the wide."""
+    sizes = keys[usable].map(keys[usable].value_counts())
+    where = np.flatnonzero(usable)[(sizes > FEWEST).to_numpy()]
+    groups = pd.Series(np.log(scaled[where])).groupby(keys.to_numpy()[where])
+    is_wide = (groups.transform("max") - groups.transform("min")).to_numpy() > _NARROW
+    return where[~is_wide], where[is_wide]
+
+
+def _part(runs: pd.DataFrame, keys: pd.Series, scaled: Floats, where: NDArray[np.intp]) -> pd.DataFrame:
+    """Return some runs as the ranges take them, with the observable in the place of the gap."""
+    label = texts(runs, "label")[where]
+    label[label == ""] = None
+    return pd.DataFrame(
+        {
+            "setup": keys.to_numpy()[where],
+            "gap": scaled[where],
+            "label": label,
+            "exact_failed": runs["exact_failed"].to_numpy(dtype=bool)[where],
+        }
+    )
+
+
+def _odds(share: Floats) -> Floats:
+    inside = np.clip(share, _EDGE, 1 - _EDGE)
+    return inside / (1 - inside)
+
+
+def _is_far(value: Floats, center: Floats, factor: Floats, share: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return where a number is far from its center: by a distance on shares, else by a factor."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        times = np.abs(np.log(value / center))
+        far: NDArray[np.bool_] = np.where(share, np.abs(value - center) >= factor, times >= np.log(factor))
+    return far
