@@ -42,6 +42,17 @@ def _large_for_average(metric: str, facts: Facts) -> str:
     return f"{metric} is {number(facts[metric])}: large even for a row that averages several optimizer steps"
 
 
+def _refuted(metric: str, facts: Facts) -> str:
+    return (
+        f"{metric} is {number(facts[metric])}, where this trainer's value is 0 by construction: its log-probs are "
+        "not what this profile believes, so it may be another variant of the trainer"
+    )
+
+
+ROUNDING = 1e-6
+"""A value that is 0 by construction is not farther from it than a float32 is rounded."""
+
+
 @dataclass(frozen=True)
 class ExactCheck:
     """A metric that must be 0 at step 0.
@@ -61,6 +72,7 @@ class ExactCheck:
         Why.OVER_LIMIT: _over_limit,
         Why.OVER_LEARNED: _over_learned,
         Why.LARGE_FOR_AVERAGE: _large_for_average,
+        Why.REFUTED: _refuted,
     }
 
     @property
@@ -106,6 +118,8 @@ class ExactCheck:
         over = logged & limited & (value > result.limit)
         result.set(logged & limited, PASS, Why.NOTHING)
         result.set(logged & (kind == "vacuous"), VACUOUS, Why.BY_RULE)
+        refuted = logged & (kind == "vacuous") & np.isnan(result.limit) & (value > ROUNDING)
+        result.set(refuted, WARN, Why.REFUTED, level=Level.SUSPECT)
         result.set(over & ~known, FAIL, Why.OVER_LIMIT, level=level)
         result.set(over & known, FAIL, Why.OVER_LEARNED, level=level)
         result.set(logged & ((kind == "skipped") | (kind == "averaged")), SKIPPED, Why.BY_RULE)

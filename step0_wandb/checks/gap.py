@@ -189,7 +189,8 @@ def _zero(facts: Facts) -> str:
 
 
 def _not_zero(facts: Facts) -> str:
-    return f"gap is {number(facts['gap'])} in true-on-policy mode, where it must be exactly 0"
+    mode = text_in(facts, "gap_why") or "in true-on-policy mode"
+    return f"gap is {number(facts['gap'])} {mode}, where it must be exactly 0"
 
 
 def _negative(facts: Facts) -> str:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 COLUMN = "observables"
 """The column of a frame that holds the rules of each run."""
+BOUND = "bound:"
+"""How the names of the absolute bounds begin."""
 LEARNED = "learned:"
 """How the names of the checks begin that need the setup's other runs."""
 
@@ -78,6 +80,9 @@ def _outside(name: str, facts: Facts) -> str:
 
 def _limit_text(rule: ObservableRule, facts: Facts) -> str:
     low, high = rule.low, rule.high
+    if rule.name.startswith(BOUND):
+        far = high if high is not None else low
+        return f"{'less' if high is not None else 'more'} than {number(far)} is expected in every setup"
     if low is None or high is None:
         limit = number(facts.get(f"{rule.name}_limit"))
         return f"at {'most' if low is None else 'least'} {limit} is expected"

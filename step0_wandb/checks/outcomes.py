@@ -46,6 +46,7 @@ class Why(IntEnum):
     ZERO = 15
     NO_RANGE = 16
     NOT_ASKED = 17
+    REFUTED = 18
 
 
 @dataclass(frozen=True, slots=True)

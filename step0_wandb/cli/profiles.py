@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING
 
-from step0_wandb.cli import output, tables
+from step0_wandb.cli import output
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.text import json_documents
 from step0_wandb.text.formatting import MISSING
@@ -30,17 +30,12 @@ def profiles(session: Session) -> None:
             {"name": profile.name, "title": profile.title}
             | {what: list(keys) for what, keys in _read_of(profile).items()}
             | {"gap_statistic": {gap.metric: gap.statistic for gap in profile.metrics.gap}}
+            | {"observables": {entry.name: list(entry.metrics) for entry in profile.observable}}
             for profile in known
         ]
         output.print_json(json_documents.document("profiles", profiles=rows))
         return
     out = output.console()
-    if out.width >= tables.WIDE:
-        table = tables.table_of("profile", *WHAT)
-        for profile in known:
-            table.add_row(profile.name, *("\n".join(keys) or MISSING for keys in _shown(profile).values()))
-        out.print(table)
-        return
     for profile in known:
         out.print(f"{profile.name}: {profile.title}", style="bold", soft_wrap=True)
         for what, keys in _shown(profile).items():
@@ -60,4 +55,9 @@ def _shown(profile: Profile) -> dict[str, Sequence[str]]:
     gaps: list[str] = []
     for statistic, alike in groupby(profile.metrics.gap, key=lambda gap: gap.statistic):
         gaps += [*(gap.metric for gap in alike), f"  {statistic}"]
-    return _read_of(profile) | {"gap": gaps}
+    return _read_of(profile) | {"gap": gaps, "also": _observables(profile)}
+
+
+def _observables(profile: Profile) -> list[str]:
+    """Return the other checks of a framework's runs, each with the metric that is preferred."""
+    return [f"{entry.name}: {entry.metrics[0]}" for entry in profile.observable]

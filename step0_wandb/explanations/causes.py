@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from statistics import median
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 
 from step0_wandb.profiles import schema
 from step0_wandb.profiles.expression import Expression
+from step0_wandb.profiles.observables import catalog
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -80,12 +82,19 @@ class Evidence:
     moved: bool = False
 
 
+def _check_name(name: str) -> str:
+    """Return the name of a check if there is one."""
+    if name not in {"ppo_kl", "clip_frac", "gap", "gap-zero", *catalog()}:
+        raise PydanticCustomError("check", "{name} is not the name of a check", {"name": name})
+    return name
+
+
 class _Entry(schema.Table):
     """One cause as the catalogue has it."""
 
     name: str
     profiles: tuple[str, ...] = ()
-    shows: tuple[Literal["ppo_kl", "clip_frac", "gap", "gap-zero"], ...] = Field(min_length=1)
+    shows: tuple[Annotated[str, AfterValidator(_check_name)], ...] = Field(min_length=1)
     when: schema.Expr
     rank: Literal[1, 2, 3]
     says: str

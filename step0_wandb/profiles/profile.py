@@ -294,17 +294,17 @@ class Profile(schema.Table):
 
 def _bound_rule(gap: schema.GapMetric) -> ObservableRule:
     """Return the absolute bound of a gap metric; a value at the bound is broken."""
-    bound = schema.BOUNDS[gap.statistic_bound]
+    suspect, broken = schema.BOUNDS[gap.statistic_bound]
     return ObservableRule(
         name=f"bound:{gap.statistic_bound}",
         metric=gap.metric,
         kind="interval",
         title="gap",
         why="the two sides do not compute the same model",
-        low=math.nextafter(-bound, 0.0),
-        high=math.nextafter(bound, 0.0),
-        broken_low=-bound,
-        broken_high=bound,
+        low=math.nextafter(-suspect, 0.0),
+        high=math.nextafter(suspect, 0.0),
+        broken_low=-broken,
+        broken_high=broken,
     )
 
 

@@ -86,6 +86,18 @@ class Judgement:
             self.alpha,
         )
 
+    @property
+    def needs_attention(self) -> NDArray[np.bool_]:
+        """Return which runs are suspect by something that is worth an alert.
+
+        That is everything but a gap below its range, and a move of the whole setup, which is told once.
+        """
+        quiet = (Why.BELOW_RANGE, Why.MOVED, Why.NOT_BELIEVED, Why.ZERO)
+        loud = [(result.level > 0) & ~np.isin(result.why, quiet) for result in self.outcomes.values()]
+        suspect: NDArray[np.bool_] = self.verdict == "suspect"
+        attention: NDArray[np.bool_] = suspect & np.logical_or.reduce(loud)
+        return attention
+
     def reasons(self, at: int) -> tuple[str, ...]:
         """Return the reasons of one verdict, the gravest first; `at` is a position."""
         facts = self._facts(at)

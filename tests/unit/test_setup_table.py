@@ -31,4 +31,6 @@ def test_the_note_on_a_key_that_splits_setups_names_the_table_of_its_profile(pro
         for profile in profiles
         for at in range(4)
     ]
-    assert f'cp is what splits them most: drop it with `[{table}] drop = ["cp"]`' in splitting_note(setups)
+    assert f'cp: if it does not change the gap, drop it with `[{table}] drop = ["cp"]`' in splitting_note(
+        setups
+    )

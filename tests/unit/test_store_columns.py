@@ -54,6 +54,7 @@ def test_a_run_has_its_identity_values_and_checks_in_columns():
         "ceiling_from": "Miles itself allows",
         "gap_zero": "",
         "switch": "",
+        "observables": (),
     }
 
 

@@ -140,7 +140,7 @@ def _flagged(result: Judgement, levels: Sequence[str]) -> Mapping[AlertLevel, ND
     if "broken" in levels:
         found["broken"] = unspoken & (result.verdict == "broken")
     if "suspect" in levels:
-        found["suspect"] = unspoken & (result.verdict == "suspect") & (why == Why.ABOVE_RANGE)
+        found["suspect"] = unspoken & result.needs_attention
         found["moved"] = unspoken & (why == Why.MOVED)
         found["doubted"] = unspoken & (why == Why.NOT_BELIEVED)
     return found
