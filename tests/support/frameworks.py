@@ -248,7 +248,7 @@ OPENRLHF: dict[str, Any] = {
 
 def openrlhf_rows(kl: float, clip: float, signed: float | None = None) -> list[Row]:
     """Return two rows of a PPO trainer; ``train/kl`` is against the reference model."""
-    row: Row = {"train/ppo_kl": kl, "train/ppo_clip_ratio": clip, "train/kl": 0.02, "train/policy_loss": 0.1}
+    row: Row = {"train/ppo_kl": kl, "train/ppo_clip_ratio": clip, "train/kl": 2e-4, "train/policy_loss": 0.1}
     row |= {} if signed is None else {"train/vllm_kl": signed}
     return [{**row, "train/global_step": 1}, {**row, "train/global_step": 2}]
 
@@ -409,7 +409,7 @@ CASES = (
     Case("verl on-policy", "verl", changed(VERL, data__train_batch_size=256), verl_rows(0.0, 0.0), "exact", "exact", "range", "verl · Qwen2.5-7B-Instruct", {"actor/ppo_kl": 1e-4}, verdict="suspect", spread=PROBS),
     Case("verl other micro-batches", "verl", changed(VERL, data__train_batch_size=256, actor_rollout_ref__rollout__log_prob_micro_batch_size_per_gpu=32), verl_rows(2e-5, 1e-4), "learned", "averaged", "range", "verl · Qwen2.5-7B-Instruct", {"actor/ppo_kl": 0.02}, spread=PROBS),
     Case("trl", "trl", TRL, trl_rows(10), "skipped", "averaged", "range", "trl · Qwen2.5-1.5B-Instruct", {LOGP: 0.2}, spread=LOGP),
-    Case("trl every step", "trl", {**TRL, "logging_steps": 1.0}, trl_rows(1, kl=float("nan")), "skipped", "averaged", "range", "trl · Qwen2.5-1.5B-Instruct · logging_steps=1", {LOGP: 0.2}, spread=LOGP),
+    Case("trl every step", "trl", {**TRL, "logging_steps": 1.0}, trl_rows(1, kl=8e-4), "skipped", "averaged", "range", "trl · Qwen2.5-1.5B-Instruct · logging_steps=1", {LOGP: 0.2}, spread=LOGP),
     Case("trl without vllm", "trl", {**TRL, "use_vllm": False}, trl_rows(10, vllm=False), "skipped", "vacuous", "skipped", "trl · Qwen2.5-1.5B-Instruct", {"train/clip_ratio/region_mean": float("nan")}, healthy=("unchecked",)),
     Case("openrlhf", "openrlhf", OPENRLHF, openrlhf_rows(2e-3, 4e-3), "averaged", "averaged", "skipped", "openrlhf · Llama-3.1-8B", {"train/ppo_kl": 0.3}, verdict="suspect", healthy=("unchecked",), namespaces=True),
     Case("openrlhf on-policy", "openrlhf", changed(OPENRLHF, rollout__batch_size=128, algo__advantage__is_correction_enable=True), openrlhf_rows(0.0, 0.0, -3e-4), "exact", "exact", "vacuous", "openrlhf · Llama-3.1-8B", {"train/ppo_kl": 1e-4}, verdict="suspect", healthy=("no-range", "healthy"), namespaces=True),
