@@ -162,14 +162,14 @@ def _is_common(when: Expression, profile: Profile, peers: Sequence[Mapping[str, 
 
 def _about(evidence: Evidence, beside: Mapping[str, Iterable[str]]) -> dict[str, Any]:
     """Return what expressions may ask of the run, under its names."""
-    known: dict[str, Any] = {f"run.{name}": value for name, value in evidence.values.items()}
-    known |= {"run.differs": list(evidence.differs), "run.moved": evidence.moved}
+    facts: dict[str, Any] = {f"run.{name}": value for name, value in evidence.values.items()}
+    facts |= {"run.differs": list(evidence.differs), "run.moved": evidence.moved}
     for name, metrics in beside.items():
         found = next((metric for metric in metrics if metric in evidence.row), None)
         others = [row[found] for row in evidence.peer_rows if found in row] if found else []
         center = median(others) if others else 0.0
-        known[f"run.{name}"] = evidence.row[found] / center if found and center else None
-    return known
+        facts[f"run.{name}"] = evidence.row[found] / center if found and center else None
+    return facts
 
 
 class _Scope(Mapping[str, Any]):
@@ -199,11 +199,11 @@ def _filled(text: str, scope: _Scope) -> str:
     for literal, expression, _, _ in string.Formatter().parse(text):
         parts.append(literal)
         if expression is not None:
-            parts.append(_said(Expression.parse(expression).value(scope)))
+            parts.append(_shown(Expression.parse(expression).value(scope)))
     return "".join(parts)
 
 
-def _said(value: object) -> str:
+def _shown(value: object) -> str:
     if value is None:
         return "not known"
     return f"{value:.3g}" if isinstance(value, float) else str(value)

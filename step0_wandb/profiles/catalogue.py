@@ -31,7 +31,7 @@ class Profiles:
     by_name : mapping of str to Profile
         In the order in which they are tried, a user's own first.
     fingerprint : str
-        Changes when any profile changes, so that stored verdicts are computed anew.
+        Changes when any profile changes, so that stored verdicts are computed again.
     """
 
     by_name: Mapping[str, Profile]

@@ -45,7 +45,7 @@ def parse_profile(path: Path, content: bytes) -> Profile:
         return Profile.model_validate(tomllib.loads(content.decode()))
     except ValidationError as error:
         detail = _gravest(error)
-        raise UsageError(f"The profile {path} is not valid: {_said(detail)}", _allowed(detail)) from error
+        raise UsageError(f"The profile {path} is not valid: {_message(detail)}", _allowed(detail)) from error
     except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, too long a number, too deep a list
         raise UsageError(f"The profile {path} is not valid TOML: {error}") from error
 
@@ -56,7 +56,7 @@ def _gravest(error: ValidationError) -> ErrorDetails:
     return next((detail for detail in details if detail["type"] == "extra_forbidden"), details[0])
 
 
-def _said(detail: ErrorDetails) -> str:
+def _message(detail: ErrorDetails) -> str:
     where = ".".join(str(part) for part in detail["loc"])
     what = "there is no such key" if detail["type"] == "extra_forbidden" else detail["msg"]
     return f"{where}: {what}" if where else what

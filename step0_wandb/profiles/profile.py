@@ -34,7 +34,7 @@ CLIP_FRAC_BROKEN_FROM = 5e-2
 
 
 class Profile(schema.Table):
-    """How one framework names its metrics, step and config keys; see the TOML files beside this one."""
+    """How one framework names its metrics, step and config keys; see the TOML files next to this one."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
     title: str
@@ -138,8 +138,8 @@ class Profile(schema.Table):
         if value is None:
             return None
         architecture = scope[ARCHITECTURE] if ARCHITECTURE in self.let else None
-        is_told = architecture in (None, self.model_names.architecture_of(value))
-        return _shown(value) if is_told else f"{_shown(value)} ({architecture})"
+        is_clear = architecture in (None, self.model_names.architecture_of(value))
+        return _shown(value) if is_clear else f"{_shown(value)} ({architecture})"
 
     def unnamed_because(self, config: Mapping[str, Json]) -> str:
         """Return why a run is of no known setup: its config names no model; empty where it does."""

@@ -109,13 +109,13 @@ class Step0Finder:
     step_keys: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        known = self.profiles.by_name.values()
-        metrics = frozenset(name for profile in known for name in profile.metrics.names)
-        context = frozenset(name for profile in known for name in profile.step.context)
+        profiles = self.profiles.by_name.values()
+        metrics = frozenset(name for profile in profiles for name in profile.metrics.names)
+        context = frozenset(name for profile in profiles for name in profile.step.context)
         object.__setattr__(self, "metrics", metrics)
         object.__setattr__(self, "context", context - metrics)
         object.__setattr__(self, "keys", metrics | context)
-        steps = (name for profile in known for name in profile.step.keys)
+        steps = (name for profile in profiles for name in profile.step.keys)
         object.__setattr__(self, "step_keys", frozenset(name for name in (*steps, *context) if "/" in name))
 
     def wants(self, values: Mapping[str, float]) -> bool:
@@ -158,8 +158,8 @@ class Step0Finder:
             return _is_decided(self._candidate(rows, config))
         candidates = [self._candidate(part, config) for part in parts.values()]
         # Which policies there are is known when one of them has gone on to its next step.
-        known = any(found is not None and (found.later or found.is_late) for found in candidates)
-        return known and all(_is_decided(found) for found in candidates)
+        all_seen = any(found is not None and (found.later or found.is_late) for found in candidates)
+        return bool(all_seen) and all(_is_decided(found) for found in candidates)
 
     def prune(self, rows: Sequence[HistoryRow], config: Mapping[str, Json]) -> tuple[HistoryRow, ...]:
         """Return the rows that still matter, in their order: a handful, whatever the history's length."""
@@ -241,7 +241,7 @@ class Step0Finder:
             profile.first_step(config),
             first,
             opening,
-            rows=_telling(row for row, step in steps if step == first),
+            rows=_without_repeats(row for row, step in steps if step == first),
             context=_context(profile, rows),
             later=next((row for row, step in steps if step != first), None),
         )
@@ -287,14 +287,14 @@ def _is_context(profile: Profile, values: Mapping[str, float]) -> bool:
     return any(values.get(key) == 0 for key in profile.step.context)
 
 
-def _telling(rows: Iterable[HistoryRow]) -> tuple[HistoryRow, ...]:
+def _without_repeats(rows: Iterable[HistoryRow]) -> tuple[HistoryRow, ...]:
     """Return the rows that say something the ones before them did not; of two writers the first counts."""
-    said: set[str] = set()
+    seen: set[str] = set()
     kept = []
     for row in rows:
-        if not said.issuperset(row.values):
+        if not seen.issuperset(row.values):
             kept.append(row)
-            said.update(row.values)
+            seen.update(row.values)
     return tuple(kept)
 
 

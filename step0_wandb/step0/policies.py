@@ -1,6 +1,6 @@
 """Several policies in one run: each logs under its own prefix, and has its own step 0.
 
-Miles puts the policy in front of every metric and of the step key, ``solver/train/ppo_kl`` beside
+Miles puts the policy in front of every metric and of the step key, ``solver/train/ppo_kl`` next to
 ``solver/train/step``. The step key is what tells a policy's prefix from any other first part of a name.
 """
 
@@ -39,7 +39,7 @@ def prefixes(names: Iterable[str], step_keys: Collection[str]) -> set[str]:
 
 
 def of_policy(values: Mapping[str, float], policy: str) -> dict[str, float]:
-    """Return a row's numbers of one policy under their plain names, with W&B's own beside them."""
+    """Return a row's numbers of one policy under their plain names, with W&B's own next to them."""
     start = f"{policy}/"
     return {
         name.removeprefix(start): value for name, value in values.items() if name.startswith((start, "_"))

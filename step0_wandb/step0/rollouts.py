@@ -54,7 +54,7 @@ class Opening:
 
 @dataclass(frozen=True)
 class RolloutFinder(Step0Finder):
-    """Finds the openings of rollouts beside step 0; sources take it in the place of a `Step0Finder`.
+    """Finds the openings of rollouts next to step 0; sources take it in the place of a `Step0Finder`.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ def judge_later(
     record : RunRecord
         With the rows that `finder` keeps.
     facts : RunFacts, optional
-        What is made of its step 0; None makes it anew.
+        What is made of its step 0; None computes it again.
     """
     facts = facts or finder.facts(record)
     if facts.step0.profile is None or facts.plan is None:
@@ -232,7 +232,7 @@ class _Update:
 
     def _jump(self, before: float, after: float) -> Answer:
         if not before > 0:
-            return _skipped(FIRST_UPDATE, "the gap of step 0 is no measure for the next one")
+            return _skipped(FIRST_UPDATE, "the gap of step 0 cannot be compared with the next one")
         times, limit = after / before, JUMP * before
         message = (
             f"gap {number(after)} after the first update is {ratio(times)} times step 0's {number(before)}"

@@ -18,14 +18,14 @@ Value: TypeAlias = "bool | int | float | str | list[Value] | dict[str, Value] | 
 
 
 class Opaque(Enum):
-    """Stands for something that was printed but is no value."""
+    """Stands for something that was printed but is not a value."""
 
     OPAQUE = "…"
 
 
 OPAQUE = Opaque.OPAQUE
 _DEEPEST = 40
-"""Nesting beyond this is no metrics dict and no config."""
+"""Nesting beyond this is neither a metrics dict nor a config."""
 
 _LONGEST_INTEGER = 400
 """Digits; Python refuses to read integers of several thousand."""
@@ -58,7 +58,7 @@ _LONGEST_OBJECT = 1 << 17
 
 
 class LiteralError(ValueError):
-    """The text is no value, or ends inside one (`at_end`)."""
+    """The text is not a value, or ends inside one (`at_end`)."""
 
     def __init__(self, message: str, *, at_end: bool = False) -> None:
         super().__init__(message)
@@ -174,7 +174,7 @@ class _Reader:
         if match := _NAME.match(self._text, at):
             return self._named(match, depth)
         cut = char in "'\"" or _CUT.fullmatch(self._text, at) is not None
-        raise LiteralError(f"{char!r} begins no value", at_end=cut)
+        raise LiteralError(f"{char!r} does not begin a value", at_end=cut)
 
     def _string(self, match: re.Match[str]) -> Parsed:
         """Return a string; a line break inside it was made by a terminal and is taken out."""

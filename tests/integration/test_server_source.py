@@ -19,6 +19,7 @@ from step0_wandb.sources.offline.source import OfflineSource
 from step0_wandb.sources.server import source as server_module
 from step0_wandb.sources.server.source import ServerSource
 from step0_wandb.step0.finder import Step0Finder
+from step0_wandb.step0.policies import split_policies
 from step0_wandb.verdicts.weight_checks import image_of
 from step0_wandb.wandb_api.address import RemoteAddress
 from step0_wandb.wandb_api.client import GraphQLClient
@@ -312,6 +313,19 @@ def test_a_project_with_other_runs_costs_one_more_request_a_page(lab):
     assert lab.sync() <= 5
     assert len(lab.store.runs) == 100
     assert lab.sync() == 1
+
+
+def test_a_run_of_several_policies_brings_the_rows_of_each(lab):
+    rows = [
+        {key if key.startswith("_") else f"{policy}/{key}": value for key, value in row.items()}
+        for row in miles_rows(steps=4)
+        for policy in ("solver", "judge")
+    ]
+    lab.add("two", rows=[{**row, "_step": at} for at, row in enumerate(rows)])
+    (reading,) = [reading for page in lab.pages("two") for reading in page.readings]
+    parts = split_policies(reading.record, lab.finder)
+    assert [part.policy for part in parts] == ["judge", "solver"]
+    assert [lab.finder.facts(part).step0.gap for part in parts] == [0.015, 0.015]
 
 
 def test_a_single_run_is_one_request(lab):
