@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.records import OWN_JOB_TYPE
-from step0_wandb.wandb_api.client import ONE_RUN, PAGE, PROBE, RetryPolicy
-from step0_wandb.wandb_api.faults import BAD_REQUEST, NO_PROJECT, RequestFailed
+from step0_wandb.wandb_api.client import ONE_RUN, PAGE, PROBE, RetryPolicy, is_connection
+from step0_wandb.wandb_api.faults import BAD_REQUEST, NO_PROJECT, NO_WANDB_ANSWER, RequestFailed
 from step0_wandb.wandb_api.queries import (
+    ODD_RUN,
     ORDER,
     Fields,
     batch_document,
@@ -109,6 +110,8 @@ class ProjectClient:
         if project is None:
             raise self.client.error(RequestFailed(NO_PROJECT, f"{home['entity']}/{home['project']}"))
         found: Mapping[str, Any] = project
+        if " runs(" in document and not is_connection(found.get("runs")):
+            raise RequestFailed(NO_WANDB_ANSWER, "data.project.runs is missing")
         return found
 
     def fetch(self, document: str, variables: Mapping[str, object], retry: RetryPolicy) -> Mapping[str, Any]:
@@ -148,6 +151,9 @@ class ProjectClient:
                 project = self.ask(*_question(part, whole=whole), self._retries(part, retry))
                 left = _take(result, part, project, strict=())
                 self._read += len(part)
+                if left and len(part) == 1:
+                    result.lost.append(LostRun(part[0].name, ODD_RUN.format("an answer of another shape")))
+                    continue
             except RequestFailed as failure:
                 self.failing_s += self.client.now() - began
                 needed = ("config", "history", "sampledHistory") if whole else ("history", "sampledHistory")
@@ -220,7 +226,7 @@ def _take(
         node = project.get(f"r{index}")
         if is_whole(node, strict):
             result.nodes[ask.name] = node
-        elif node is None and not strict:
+        elif node is None and not strict and f"r{index}" in project:
             result.gone.append(ask.name)
         else:
             left.append(ask)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -216,7 +217,8 @@ class GraphQLClient:
         if fault is BAD_REQUEST:
             return self._first_message(reply.body)
         if fault is REDIRECT:
-            return self._safe(urlsplit(reply.headers.get("location", "")).netloc)
+            with suppress(ValueError):  # where it is not a URL
+                return self._safe(urlsplit(reply.headers.get("location", "")).netloc)
         return f"HTTP {reply.status}" if fault in (SERVER_ERROR, REFUSED) else ""
 
     def _data(self, body: bytes) -> Mapping[str, Any]:

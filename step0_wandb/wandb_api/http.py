@@ -6,6 +6,7 @@ Here the whole request has a deadline. When it passes, a timer thread shuts the 
 
 from __future__ import annotations
 
+import http.client
 import socket
 import threading
 import time
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import requests
+import urllib3
 from requests.adapters import HTTPAdapter
 
 from step0_wandb import __version__
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
 USER_AGENT = f"step0-wandb/{__version__}"
 _CHUNK = 1 << 16
+_FAILURES = (requests.RequestException, urllib3.exceptions.HTTPError, http.client.HTTPException, ValueError)
+"""What a request raises: requests lets errors of the layers below it through, for a host's name of 70
+characters, say, or a chunk of negative size."""
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 """Those of requests, then the one that the Go part of the wandb client knows."""
 _MIB = 1 << 20
@@ -89,6 +94,8 @@ class HttpTransport:
         self._limits = limits
         self._session = requests.Session()
         self._session.trust_env = False
+        # It would read the target of a redirect that is not followed, and fail where it is not a URL.
+        self._session.get_redirect_target = lambda _response: None  # type: ignore[assignment, method-assign]
         self._session.headers.update(headers)
         self._session.proxies.update(_proxies(url, environ))
         self._session.verify = _ca_bundle(environ)
@@ -127,7 +134,7 @@ class HttpTransport:
         timer.start()
         try:
             reply = self._whole(method, body)
-        except requests.RequestException as error:
+        except _FAILURES as error:
             # A read that waits as long may end before the timer; requests calls that a lost connection.
             late = adapter.was_cut or time.monotonic() - begun >= self._limits.deadline_s
             raise self._failure(error, late=late) from None
@@ -153,7 +160,7 @@ class HttpTransport:
     def _too_slow(self) -> RequestFailed:
         return RequestFailed(TOO_SLOW, f"not within {self._limits.deadline_s:g} s")
 
-    def _failure(self, error: requests.RequestException, *, late: bool) -> RequestFailed:
+    def _failure(self, error: Exception, *, late: bool) -> RequestFailed:
         """Return what an error means; its own text may name proxies with their passwords."""
         if late or isinstance(error, requests.Timeout):
             return self._too_slow()

@@ -246,7 +246,9 @@ def test_an_odd_run_among_those_that_are_watched_is_named_too(lab):
     assert [problem.where for problem in lab.store.problems] == ["lab/rl/r07"]
 
 
-@pytest.mark.parametrize("value", [None, [], 7, "runs", {}, {"edges": None}, {"edges": [], "pageInfo": None}])
+@pytest.mark.parametrize(
+    "value", ["missing", None, [], 7, "runs", {}, {"edges": None}, {"edges": [], "pageInfo": None}]
+)
 @pytest.mark.parametrize("synced", [False, True])
 def test_a_project_without_its_list_of_runs_is_an_error_and_not_an_empty_project(lab, value, synced):
     if synced:
@@ -255,6 +257,8 @@ def test_a_project_without_its_list_of_runs_is_an_error_and_not_an_empty_project
     def change(answer):
         if "runs" in (answer.get("project") or {}):
             answer["project"]["runs"] = value
+            if value == "missing":
+                del answer["project"]["runs"]
 
     source = lab.open()
     inner = source.client._transport
@@ -313,3 +317,23 @@ def test_a_limit_of_its_own_holds_for_a_gate():
         lab.time.now += timedelta(seconds=11).total_seconds()
         with pytest.raises(SourceError, match="read for 10 s"):
             client.ask("{ viewer { username } }", {})
+
+
+def test_a_run_that_is_always_answered_in_another_shape_is_lost_and_not_asked_for_ever(lab):
+    lab.server.faults.always("400", match=lambda request: "$specs:" in request.query)
+    source = lab.open()
+    inner = source.client._transport
+
+    class Spoiling:
+        def post(self, body):
+            reply = inner.post(body)
+            answer = json.loads(reply.body) if reply.status == 200 else {}
+            for name, node in ((answer.get("data") or {}).get("project") or {}).items():
+                if name.startswith("r") and isinstance(node, dict) and node.get("name") == "r07":
+                    node["name"] = 7
+            return Reply(reply.status, reply.headers, json.dumps(answer).encode())
+
+    source.client._transport = Spoiling()
+    take(lab, source.read(lab.store.memory()))
+    assert lab.store.runs.keys() == {f"r{i:02}" for i in range(RUNS)} - {"r07"}
+    assert [problem.where for problem in lab.store.problems] == ["lab/rl/r07"]

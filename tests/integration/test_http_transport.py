@@ -367,3 +367,49 @@ def test_a_ca_bundle_that_does_not_exist_is_named_with_its_variable():
         HttpTransport(
             "https://localhost", {}, environ={"REQUESTS_CA_BUNDLE": "/nowhere/ca.pem"}, limits=LIMITS
         )
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-29\r\n" + BODY,
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n" + BODY,
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\x1f\x8bxx",
+        b"HTTP/1.1 two OK\r\n\r\n",
+        b"\x00\xff",
+        b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 500 + b"\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"a" * 70_000 + b"\r\n\r\n",
+    ],
+)
+def test_an_answer_that_is_not_http_is_a_failed_request(head):
+    def once(_peer, connection):
+        connection.sendall(head)
+        connection.shutdown(socket.SHUT_RDWR)
+
+    assert failure_of(once).fault is faults.NO_CONNECTION
+
+
+def test_a_redirect_to_what_is_not_a_url_is_a_redirect():
+    def elsewhere(_peer, connection):
+        connection.sendall(b"HTTP/1.1 302 Found\r\nLocation: http://[::1/x\r\nContent-Length: 0\r\n\r\n")
+
+    with Peer(elsewhere) as peer:
+        client = transport(peer)
+        assert client.post(b"{}").status == 302
+        client.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "environ"),
+    [
+        ("http://" + "a" * 70 + ".example.com/graphql", {}),
+        ("http://127.0.0.1:9/graphql", {"http_proxy": "http://" + "a" * 70}),
+        ("http://127.0.0.1:9/graphql", {"http_proxy": "http://[::1"}),
+    ],
+)
+def test_a_host_that_cannot_be_one_is_a_failed_request(url, environ):
+    client = HttpTransport(url, {}, environ=environ, limits=LIMITS)
+    with pytest.raises(RequestFailed) as caught:
+        client.post(b"{}")
+    client.close()
+    assert caught.value.fault is faults.NO_CONNECTION

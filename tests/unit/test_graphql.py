@@ -320,6 +320,12 @@ def test_a_page_that_took_as_long_as_a_request_may_is_asked_smaller_at_once():
     assert bench.client.requests == 1
 
 
+def test_a_redirect_to_what_is_not_a_url_is_told():
+    with pytest.raises(RequestFailed) as caught:
+        Bench(Reply(302, {"location": "http://[::1/x"}, b"")).ask()
+    assert caught.value.fault is faults.REDIRECT
+
+
 def test_the_key_is_in_no_text():
     echo = f"bad key {KEY} in Basic {BASIC}\x1b[31m"
     told = []

@@ -82,7 +82,9 @@ def diagnose(
     client = connect(account)
     try:
         viewer = _viewer(client)
-        findings.append(Finding("login", "ok", f"the server answers; the key is {viewer['username']}'s"))
+        findings.append(
+            Finding("login", "ok", f"the server answers; the key is {clean(str(viewer.get('username')))}'s")
+        )
         findings += [_projects(client, entity) for entity in _entities(viewer)]
     except Step0Error as error:
         return [*findings, failure_of("login", error)]
@@ -125,7 +127,9 @@ def _abilities(client: GraphQLClient, address: RemoteAddress, finder: Step0Finde
     findings = []
     try:
         answer = project.ask(page_document(Fields.NAME, ("labeled",)), variables | labeled, _ONCE)
-        findings.append(Finding(where, "ok", f"readable, {count(answer.get('total') or 0, 'run')}"))
+        total = answer.get("total")
+        runs = count(total, "run") if isinstance(total, int) else "how many runs, it does not say"
+        findings.append(Finding(where, "ok", f"readable, {runs}"))
         findings.append(_nested(project, where, variables | history.variables()))
         first = [node.name for node in read_page(answer["runs"]).nodes]
         names = [address.run_id] if address.run_id else first

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 WINDOW = 500
 """Steps, and samples, of one window."""
+MOST_STEPS = 1_000_000
+"""A longer history is not read: it would take more than some hundred requests."""
 _AT_ONCE = 20
 """Windows of one request, a metric each."""
 _RUN = "query Step0{}($entity: String!, $project: String!, $run: String!{}) {{ project(name: $project, entityName: $entity) {{ run(name: $run) {{ {} }} }} }}"
@@ -78,6 +80,8 @@ class RolloutRows:
         last = known.get("lastStep")
         if last is None or last < self._next:
             return ()
+        if last - self._next > MOST_STEPS:
+            raise SourceError(f"W&B says that {self._address} has {int(last):,} steps, which is not read")
         specs = list(self._specs(known.get("keys") or {}, int(last)))
         rows: dict[float, dict[str, float]] = {}
         for some in chunks(specs, _AT_ONCE):
