@@ -116,13 +116,14 @@ class LogReader:
         Where the first record that was not given yet starts.
     """
 
-    __slots__ = ("_midway", "_read", "_searches", "_size", "offset")
+    __slots__ = ("_midway", "_not_zero", "_read", "_searches", "_size", "offset")
 
     def __init__(self, read: ReadAt, size: int, *, offset: int = START, midway: bool = False) -> None:
         self._read = read
         self._size = size
         self._midway = midway
         self._searches = _SEARCHES
+        self._not_zero = 0  # a place that is known not to be zero, the last one that was found
         self.offset = offset
 
     def records(self) -> Iterator[Record | Damage]:
@@ -221,8 +222,11 @@ class LogReader:
 
     def _only_zeros(self, offset: int) -> bool:
         """Return whether nothing but zeros follows, as after a power cut or on a slow network disk."""
+        if offset <= self._not_zero:
+            return False
         while offset < self._size and (piece := self._read(offset, min(_PIECE, self._size - offset))):
-            if piece.count(0) < len(piece):
+            if zeros := piece.lstrip(b"\0"):
+                self._not_zero = offset + len(piece) - len(zeros)
                 return False
             offset += len(piece)
         return True
