@@ -181,6 +181,49 @@ def test_a_run_that_logged_other_rows_did_not_end_before_its_first(tmp_path):
     assert reading.record.rows == ()
 
 
+LINE = f"(Trainer pid=1) model.py:847 - step {{}}: {{{{'train/ppo_kl': 0.0, 'train/pg_clipfrac': 0.0, '{GAP}': 0.0152}}}}\n"
+
+
+def write_log(path, text):
+    (path.parent / "files").mkdir(exist_ok=True)
+    (path.parent / "files" / "output.log").write_text(text)
+
+
+def test_the_console_log_next_to_a_file_without_rows_shows_its_step_0(tmp_path):
+    path = directory(tmp_path, 0, exit_record(1), lived=10)
+    write_log(path, LINE.format(0) + LINE.format(1))
+    memory = Memory()
+    (reading,) = sync(tmp_path, memory)
+    assert (step0(reading).status, step0(reading).gap) == ("found", 0.0152)
+    assert [problem.what for problem in reading.problems] == [
+        "ends before its first row; step 0 was read from files/output.log next to it"
+    ]
+    assert sync(tmp_path, memory) == []
+
+
+def test_the_console_log_of_a_run_that_goes_on_is_read_only_where_it_is_asked_for(tmp_path):
+    path = directory(tmp_path, 0, lived=10)
+    write_log(path, LINE.format(0) + LINE.format(1))
+    assert step0(sync(tmp_path)[0]).status == "pending"
+    assert step0(sync(path.parent)[0]).gap == 0.0152
+
+
+def test_the_console_log_does_not_speak_where_the_history_does(tmp_path):
+    path = directory(tmp_path, 0, training(0, gap=0.5), training(1), exit_record(1), lived=10)
+    write_log(path, LINE.format(0))
+    (reading,) = sync(tmp_path)
+    assert (step0(reading).gap, reading.problems) == (0.5, ())
+
+
+def test_rounded_numbers_of_the_console_log_prove_nothing(tmp_path):
+    path = directory(tmp_path, 0, exit_record(1), lived=10)
+    pairs = "actor/ppo_kl:-0.000 - actor/pg_clipfrac:0.001 - training/rollout_probs_diff_mean:0.003"
+    write_log(path, f"step:1 - {pairs} - training/global_step:1.000\n")
+    (reading,) = sync(tmp_path)
+    assert step0(reading).status == "no-step0"
+    assert "rounded too much" in reading.problems[0].what
+
+
 def test_a_later_start_has_its_whole_config_whenever_it_was_read(tmp_path):
     memory = Memory()
     directory(tmp_path, 0, training(0), training(1), exit_record(1), lived=10, config={"old": 1, "lr": 1})

@@ -124,8 +124,14 @@ class Directories:
         """Whether this is a run of this tool itself."""
         return self._info(self.files).job_type == OWN_JOB_TYPE
 
-    def read(self) -> None:
-        """Read all directories in turns up to their own first rows; then look how they end."""
+    def read(self, now: datetime, *, named: str = "") -> None:
+        """Read all directories in turns up to their own first rows; then look how they end.
+
+        Parameters
+        ----------
+        named : str
+            The path of the file that was asked for, whose console log is read even while the run goes on.
+        """
         budget = FIRST_TURN
         while waiting := self._waiting():
             for file in waiting:
@@ -135,6 +141,17 @@ class Directories:
         for file in self.files:
             if not (file.unchanged or file.at_end or file.ended_as or file.failed):
                 _try(file, file.look_for_end)
+        is_over = state_of(self.files, now) not in ALIVE
+        for file in self.files:
+            if (is_over or file.path == named) and self._is_cut(file):
+                file.take_output_log(self._lookout)
+
+    def _is_cut(self, file: RunFile) -> bool:
+        """Return whether a directory has no row, and no other one has the rows of its start."""
+        has_metrics = self._lookout.finder.has_metrics
+        return self._logged_nothing([file]) and not any(
+            has_metrics(other.rows) and self._lived_together(file, other) for other in self.files
+        )
 
     def readings(self, now: datetime) -> list[Reading]:
         """Return the starts that are new or changed, the newest last, and how far the files are read.

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from step0_wandb.errors import NoStep0Error, SourceError
 from step0_wandb.records import HistoryRow, Problem
 from step0_wandb.sources.base import FileMark
+from step0_wandb.sources.console.log import read_console
 from step0_wandb.sources.offline import messages
 from step0_wandb.sources.offline.frames import (
     BLOCK,
@@ -27,7 +29,6 @@ from step0_wandb.sources.offline.walk import RUN_DIRECTORY, SUFFIX
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from step0_wandb.errors import SourceError
     from step0_wandb.records import Json
     from step0_wandb.sources.offline.frames import ReadAt
     from step0_wandb.sources.offline.messages import ConfigChange
@@ -273,6 +274,32 @@ class RunFile:
                         self._take_end(item)
                 if self.ended_as:
                     return
+
+    def take_output_log(self, lookout: Lookout) -> None:
+        """Take step 0 from the console log that the client keeps next to the file, if it shows one.
+
+        A number that was rounded in printing is left out: without its resolution it would prove too much.
+        """
+        log = Path(self.path).parent / "files" / "output.log"
+        if not log.is_file():
+            return
+        try:
+            reading = read_console(log, lookout.finder)
+        except (NoStep0Error, SourceError):
+            return
+        if lookout.finder.find(reading.record).status != "found":
+            return
+        self.rows = tuple(
+            HistoryRow(
+                {name: value for name, value in row.values.items() if name not in reading.resolution},
+                self._number << _PLACE_BITS | row.order,
+            )
+            for row in reading.record.rows
+        )
+        self.decided = lookout.finder.has_metrics(self.rows)
+        rounded = "" if self.decided else ", but its numbers are rounded too much to be judged"
+        what = f"ends before its first row; step 0 was read from files/output.log next to it{rounded}"
+        self._problems.append(Problem(self.path, what))
 
     def fail(self, error: OSError | SourceError) -> None:
         """Note that the file cannot be read, or is no ``.wandb`` file."""

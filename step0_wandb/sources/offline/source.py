@@ -172,7 +172,7 @@ class OfflineSource:
             if all(file.unchanged for file in files) and state_of(files, now) != "crashed":
                 continue
             run = self._directories(key, files, known)
-            run.read()
+            run.read(now, named=self._named)
             if run.is_own:
                 self._set_aside(*run.files)
                 self._runs_seen -= 1
