@@ -20,7 +20,7 @@ from step0_wandb.profiles import load_profiles
 from step0_wandb.publish import alerts as alerting
 from step0_wandb.publish import wandb as write_back
 from step0_wandb.publish.wandb.target import targets
-from step0_wandb.records import VERDICTS
+from step0_wandb.records import VERDICTS, Problem
 from step0_wandb.settings.load import environment, load_settings
 from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.store import Store, kept
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from step0_wandb.app.pull import PullResult, SourceResult
     from step0_wandb.profiles import Profiles
     from step0_wandb.publish.wandb.target import Written
-    from step0_wandb.records import Json, JudgedRun, Problem, SetupRange
+    from step0_wandb.records import Json, JudgedRun, SetupRange
     from step0_wandb.settings.load import Loaded
 
 CONFIGS_COMPARED = 30
@@ -229,9 +229,10 @@ def run_sync(job: Job) -> SyncResult:
                 *(problem for part in pulled for problem in part.problems),
                 *unfollowed,
                 *published.problems,
+                *([page] if isinstance(page, Problem) else []),
             ),
             alerts=alerts,
-            page=page,
+            page=page if isinstance(page, Path) else None,
             written=published.written,
             not_checked=kept.load_coverage(store),
             mismatched=_mismatched(store, changed),
@@ -368,14 +369,17 @@ def _refresh(store: Store, finder: Step0Finder, job: Job) -> tuple[str, ...]:
     return renamed
 
 
-def _page(store: Store, job: Job, *, news: bool) -> Path | None:
-    """Write the page where one is kept and something changed; return its path if so."""
+def _page(store: Store, job: Job, *, news: bool) -> Path | Problem | None:
+    """Write the page where one is kept and something changed; return its path if so, or what went wrong."""
     configured = job.loaded.settings.report.html
     path = job.html or (job.loaded.path(configured) if configured else None)
     if path is None or not (news or job.html or not path.exists()):
         return None
     if not job.dry_run:
-        write_page_of(store, path, profiles_of(job.loaded))
+        try:
+            write_page_of(store, path, profiles_of(job.loaded))
+        except UsageError as error:  # everything else is done by now
+            return Problem("page", error.message)
     return path
 
 

@@ -10,7 +10,7 @@ import typer
 from step0_wandb.cli import completion, output, tables
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.text import json_documents
-from step0_wandb.text.formatting import clean, number
+from step0_wandb.text.formatting import clean, count, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,13 +43,13 @@ def ranges(
     with session.open_store() as store:
         found = [item for item in store.verdicts.ranges() if not setup or setup.lower() in item.setup.lower()]
         metrics = {item.gap_metric for item in found}
+        amount = sum(store.verdicts.counts().values())
         fits = [fit for fit in load_goodness(store) if fit.gap_metric in metrics]
     if session.as_json:
         output.print_json(json_documents.document("ranges", setups=found, goodness_of_fit=fits))
         return
     out = output.console()
-    none = output.nothing("setups", filtered=setup is not None)
-    out.print(tables.table(tables.SETUPS, found, out.width) if found else none)
+    out.print(tables.table(tables.SETUPS, found, out.width) if found else _nothing(amount, setup))
     for item in found:
         if item.note:
             output.print_item("note", f"{item.setup}: {item.note}", out)
@@ -66,6 +66,13 @@ def ranges(
         output.print_item("fit", str(fit), out)
     if note := splitting_note(found):
         output.print_item("note", note, out)
+
+
+def _nothing(stored_runs: int, setup: str | None) -> str:
+    """Return what to print in place of an empty table."""
+    if stored_runs and setup is None:
+        return f"No ranges yet: no step 0 to learn from in {count(stored_runs, 'stored run')}."
+    return output.nothing("setups", filtered=setup is not None)
 
 
 def splitting_note(setups: Sequence[SetupRange]) -> str:

@@ -4,6 +4,7 @@ from step0_wandb.store import Store
 from tests.support.command import run
 from tests.support.miles import miles_run
 from tests.support.moves import sync, verdicts, write
+from tests.support.runs import exit_record, history_record, run_record, wandb_file, write_file
 
 STORE = ("--store", "step0.db")
 
@@ -49,3 +50,11 @@ def test_an_empty_table_says_how_to_fill_it(tmp_path):
     ]:
         answer = run(*words, *STORE, cwd=tmp_path)
         assert (answer.code, answer.out.startswith(said)) == (0, True)
+
+
+def test_after_a_sync_with_nothing_to_learn_from_it_says_so(tmp_path):
+    records = [run_record("sft", {"lr": 1}), history_record({"loss": 1.0}), exit_record()]
+    write_file(tmp_path / "wandb", wandb_file(*records), run_id="sft")
+    assert run("sync", "wandb", "--store", "s.db", cwd=tmp_path).code == 0
+    answer = run("ranges", "--store", "s.db", cwd=tmp_path)
+    assert answer.out == "No ranges yet: no step 0 to learn from in 1 stored run.\n"

@@ -51,6 +51,13 @@ def test_a_summary_that_cannot_be_written_is_told_and_the_rest_is_done(folder):
     assert run("runs", "--json", "--store", "other.db", cwd=folder).document["runs"]
 
 
+def test_a_page_that_cannot_be_written_is_told_and_the_rest_is_done(folder):
+    answer = run("sync", "all", "--store", "third.db", "--html", "no/where.html", cwd=folder)
+    assert (answer.code, "cannot write the page no/where.html" in answer.err) == (7, True)
+    assert "page:" not in answer.out
+    assert run("runs", "--json", "--store", "third.db", cwd=folder).document["runs"]
+
+
 def test_other_peoples_text_stays_text():
     run_of_evil = judged(name=HOSTILE, verdict="broken", gap=0.05, reasons=(HOSTILE,), setup=HOSTILE)
     text = job_summary(HOSTILE, [run_of_evil])
