@@ -498,7 +498,8 @@ def test_where_the_config_does_not_say_where_a_rollout_begins_nothing_is_waited_
     waiting = Waiting(tmp_path)
     (judged,) = waiting.gate().judged("lab/rl/r", rollouts=2)
     assert waiting.naps == []
-    assert "does not say how many optimizer steps" in judged.checks[-1].message
+    [first] = [check for check in judged.checks if check.check == "first-update"]
+    assert "does not say how many optimizer steps" in first.message
 
 
 def test_the_time_ends_also_while_waiting_for_the_update(server, tmp_path):
