@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
 
 from step0_wandb.app.sync import profiles_of
-from step0_wandb.errors import SourceError, Step0Error
-from step0_wandb.publish.alerts.delivery import OWN_RUN, Delivery
-from step0_wandb.publish.alerts.webhook import webhook_url
+from step0_wandb.errors import CredentialsError, SourceError, Step0Error, UsageError
+from step0_wandb.publish.alerts.channels import CHANNELS, channels_in_use
+from step0_wandb.publish.alerts.deliver import Delivery
+from step0_wandb.publish.wandb import shared_ranges
+from step0_wandb.records import OWN_JOB_TYPE
 from step0_wandb.sources.server.diagnose import Finding, diagnose, failure_of
 from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.store import Message, Store, store_exists
@@ -27,10 +31,10 @@ if TYPE_CHECKING:
 RECEIVING: Final = (
     "W&B sends an alert to the person whose run it is: there each turns on User Settings > Alerts > "
     '"Scriptable run alerts", by e-mail or with "Connect Slack". Alerts on several runs, or on a setup, '
-    f"are raised on the run {OWN_RUN}, which belongs to whoever's key the sync uses; a channel for all is "
-    "what alerts.webhook_env is for. `doctor --test-alert` sends one"
+    f"are raised on the run {OWN_JOB_TYPE}, which belongs to the owner of the sync's key; for a channel that all "
+    "read there is alerts.webhook_env. `doctor --test-alert` sends one"
 )
-"""What people must switch on to get alerts."""
+"""What people must turn on to get alerts."""
 _PATIENCE_S, _DEADLINE_S = 20.0, 15.0
 
 
@@ -52,38 +56,34 @@ class Checkup:
         """Yield what was looked at, in the order in which a sync needs it."""
         file = self.loaded.file
         yield Finding(
-            "settings", "ok", str(file) if file else "defaults: there is no step0.toml upwards of here"
+            "settings", "ok", str(file) if file else "defaults: no step0.toml here or in a folder above"
         )
         sources = [self._source(text) for text in self._texts]
         yield from (source for source in sources if isinstance(source, Finding))
         yield from self._server([source for source in sources if isinstance(source, RemoteAddress)])
         yield from self._store()
         yield from self._alerts()
-        report = self.loaded.settings.report
-        yield Finding("report", "ok", f"page: {report.html or 'none'}; in W&B: {report.wandb or 'none'}")
+        yield from self._report()
 
     def test_alerts(self) -> Iterator[Finding]:
-        """Send a test alert to every project among the sources and to the webhook; yield what became of it."""
-        delivery = Delivery(self.loaded, replace(self.context, give_up_s=_PATIENCE_S))
+        """Send a test alert to every target of every channel; yield what became of it."""
+        delivery = Delivery(self.loaded, self._patient)
         for message in self.test_messages():
             name, failure = f"test alert to {place_of(message)}", delivery.send(message)
             if failure is None:
-                yield Finding(name, "ok", "taken; look whether it has reached you")
+                yield Finding(name, "ok", "sent; check that it arrived")
             else:
                 yield Finding(name, "fail", failure, SourceError.exit_code)
 
     def test_messages(self) -> list[Message]:
-        """Return the test alerts; their title holds the time, so that none is dropped as a double."""
-        sources = [self._source(text) for text in self._texts]
-        projects = dict.fromkeys(
-            (source.entity, source.project) for source in sources if isinstance(source, RemoteAddress)
-        )
-        messages = [self._test_message("wandb", *place) for place in projects]
-        if self.loaded.settings.alerts.webhook_env:
-            messages.append(self._test_message("webhook", "", ""))
-        return messages
+        """Return the test alerts; their title holds the time, so that none is dropped as a repeat."""
+        return [
+            self._test_message(channel.name, *target)
+            for channel in channels_in_use(self.loaded.settings.alerts)
+            for target in channel.trial_targets(self._projects)
+        ]
 
-    def _test_message(self, channel: Literal["wandb", "webhook"], entity: str, project: str) -> Message:
+    def _test_message(self, channel: str, entity: str, project: str) -> Message:
         now = self.context.clock()
         return Message(
             channel=channel,
@@ -92,10 +92,21 @@ class Checkup:
             text="If you read this, alerts about broken runs reach you. Sent by `step0-wandb doctor`.",
             entity=entity,
             project=project,
-            run_id=OWN_RUN,
+            run_id=OWN_JOB_TYPE,
             url=None,
             subjects=(),
         )
+
+    @property
+    def _patient(self) -> Context:
+        return replace(self.context, give_up_s=_PATIENCE_S)
+
+    @property
+    def _projects(self) -> list[tuple[str, str]]:
+        """Return entity and project of every source that is on a server."""
+        sources = [self._source(text) for text in self._texts]
+        found = ((one.entity, one.project) for one in sources if isinstance(one, RemoteAddress))
+        return list(dict.fromkeys(found))
 
     @property
     def _texts(self) -> tuple[str, ...]:
@@ -153,18 +164,44 @@ class Checkup:
         )
         yield Finding("alerts", "ok", what)
         yield Finding("receiving alerts", "ok", RECEIVING)
-        if settings.webhook_env:
+        for channel in channels_in_use(settings):
             try:
-                webhook_url(settings.webhook_env, self.context.places.environ)
+                yield from channel.findings(self.loaded, self._patient, self._projects)
+            except Step0Error as error:  # a key that is missing or refused has its own finding
+                yield Finding(f"alerts in {channel.label}", "warn", error.message)
+
+    def _report(self) -> Iterator[Finding]:
+        """Yield where a sync publishes, and whether it can."""
+        report = self.loaded.settings.report
+        yield Finding("report", "ok", f"page: {report.html or 'none'}; in W&B: {report.wandb or 'none'}")
+        if report.html:
+            folder = self.loaded.path(report.html).parent
+            if not os.access(folder, os.W_OK):
+                what = f"{folder} is not a folder that can be written to"
+                yield Finding("page", "fail", what, UsageError.exit_code)
+        missing = [name for name in ("wandb", "wandb_workspaces") if find_spec(name) is None]
+        if missing and (report.wandb or report.state):
+            yield Finding("W&B client", "fail", f"not installed: {', '.join(missing)}", UsageError.exit_code)
+        if report.state:
+            yield from self._states()
+
+    def _states(self) -> Iterator[Finding]:
+        """Yield what each project's shared state says, or why it cannot be read."""
+        for entity, project in self._projects:
+            name = f"state in {entity}/{project}"
+            try:
+                found = shared_ranges(RemoteAddress(entity, project), self._patient)
+            except CredentialsError:
+                return  # the key has its own finding
             except Step0Error as error:
-                yield failure_of("webhook", error)
+                yield Finding(name, "warn", error.message)
             else:
-                yield Finding("webhook", "ok", f"its URL is in {settings.webhook_env}")
+                yield Finding(name, "ok", found.origin if found else "none yet: the first sync writes it")
 
 
 def place_of(message: Message) -> str:
     """Return where a message goes, as people call it."""
-    return f"{message.entity}/{message.project}" if message.channel == "wandb" else "the webhook"
+    return f"{message.entity}/{message.project}" if message.entity else CHANNELS[message.channel].label
 
 
 def _waiting(store: Store, now: datetime) -> Iterator[Finding]:

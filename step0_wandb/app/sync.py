@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from step0_wandb.app.pull import PullResult, SourceResult
     from step0_wandb.profiles import Profiles
-    from step0_wandb.publish.wandb.target import Written
+    from step0_wandb.publish.wandb.project import Written
     from step0_wandb.records import Json, JudgedRun, SetupRange
     from step0_wandb.settings.load import Loaded
 
@@ -217,8 +217,10 @@ def run_sync(job: Job) -> SyncResult:
         unfollowed = _follow(store, job, context)
         news = store.notes.stale
         changed = judge_store(store, job.loaded, context) if news else ()
-        alerts = alerting.deliver(store, job.loaded, context, dry_run=job.dry_run)
-        published = write_back.publish(store, ready, context, dry_run=job.dry_run)
+        delivered = alerting.deliver(
+            store, job.loaded, context, claim=partial(write_back.claim, ready), dry_run=job.dry_run
+        )
+        published = write_back.publish(store, ready, dry_run=job.dry_run)
         page = _page(store, job, news=news)
         return SyncResult(
             sources=tuple(part.result for part in pulled),
@@ -228,10 +230,11 @@ def run_sync(job: Job) -> SyncResult:
             problems=(
                 *(problem for part in pulled for problem in part.problems),
                 *unfollowed,
+                *delivered.problems,
                 *published.problems,
                 *([page] if isinstance(page, Problem) else []),
             ),
-            alerts=alerts,
+            alerts=delivered.alerts,
             page=page if isinstance(page, Path) else None,
             written=published.written,
             not_checked=kept.load_coverage(store),
@@ -291,18 +294,25 @@ def judge_store(store: Store, loaded: Loaded, context: Context) -> tuple[str, ..
     is_superseded = result.runs["superseded"].to_numpy(dtype=bool)
     superseded = set(result.runs["run"][is_superseded])
     newest = result.take(np.flatnonzero(~is_superseded))
+    newest_runs = [run for run in judged if run.run not in superseded]
     installed = Installed(store, Step0Finder(profiles), context)
     on_disk = installed.beside_files
     setups = with_what_changed(setup_ranges(result), result, store, packages=partial(compared, on_disk))
+    draft = alerting.draft(
+        installed,
+        loaded.settings.alerts,
+        newest,
+        alerting.Judged(newest_runs, {setup.setup: setup for setup in setups}),
+        clock=context.clock,
+    )
     with store.transaction():
         changed = store.verdicts.save(judged, setups, now=context.clock())
-        shown = [run for run in judged if run.run not in superseded]
-        silent = silent_setups(_newest_configs(store, shown), profiles)
-        kept.save_coverage(store, (*coverage(shown), *silent))
+        silent = silent_setups(_newest_configs(store, newest_runs), profiles)
+        kept.save_coverage(store, (*coverage(newest_runs), *silent))
         kept.save_goodness(store, goodness_rows(fitness_table(result.model)))
         kept.save_weight_checks(store, weight_log(store, profiles, runs, installed=on_disk))
-        alerting.queue(installed, loaded.settings.alerts, newest, clock=context.clock)
-        write_back.outdate(store)
+        alerting.queue(store, draft, now=context.clock())
+        write_back.mark_unpublished(store)
     return changed
 
 

@@ -14,7 +14,7 @@ from step0_wandb.errors import UsageError
 from step0_wandb.text.formatting import clean
 
 if TYPE_CHECKING:
-    from step0_wandb.publish.wandb.target import Published
+    from step0_wandb.publish.wandb.project import Published
 
 
 @without("as_json", "fail_on")
@@ -78,7 +78,7 @@ def _publish(session: Session, project: str | None) -> Published:
     loaded, context = session.loaded, session.job().context()
     with session.open_store() as store:  # one that is not there is not made
         texts = loaded.sources or tuple(item.source for item in store.sources.states())
-    wanted = shown_in(targets(texts, loaded), project, travels=loaded.settings.report.state)
+    wanted = shown_in(targets(texts, loaded), project, shares=loaded.settings.report.state)
     with Store.open(loaded.store, mode="copy" if session.dry_run else "write") as store:
         ready = write_back.restore(store, wanted, context)
-        return write_back.publish(store, ready, context, dry_run=session.dry_run, anew=True)
+        return write_back.publish(store, ready, dry_run=session.dry_run, force=True)

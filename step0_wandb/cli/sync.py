@@ -18,15 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from step0_wandb.app.sync import SyncResult
-    from step0_wandb.publish.wandb.target import Written
+    from step0_wandb.publish.wandb.project import Written
     from step0_wandb.records import Json
     from step0_wandb.settings.load import Loaded
 
 PARTLY = 7
 VERDICT = 3
 LOG = "log"
-CHANNELS = {"wandb": "W&B", "webhook": "the webhook", LOG: "the log"}
-"""The channels of alerts in messages."""
 
 
 def sync(  # noqa: PLR0913 - one parameter an option
@@ -164,18 +162,18 @@ def tell_written(written: Iterable[Written], session: Session) -> None:
 
 def _tell_alerts(result: SyncResult, session: Session) -> None:
     """Print what became of each message; one about several runs once."""
+    from step0_wandb.publish.alerts.channels import CHANNELS
+
     messages = {(alert["channel"], alert["title"]): alert for alert in result.alerts}
     if session.dry_run:
         _tell_drafts(messages.values())
         return
     shown = set() if session.quiet else {run.run for run in result.flagged}
     for (channel, title), alert in messages.items():
-        where, lines = CHANNELS[str(channel)], str(alert["text"]).splitlines()
+        where, lines = CHANNELS[str(channel)].label, str(alert["text"]).splitlines()
         if alert["error"]:
-            output.warn(
-                f"alert not sent to {where} yet: {title}: {alert['error']}; the next sync tries again"
-            )
-        elif channel == LOG:
+            continue  # the problem of its channel says so
+        if channel == LOG:
             if alert["run"] not in shown:
                 output.warn(f"{title}: {lines[0]}")
         elif not session.quiet:
@@ -184,10 +182,12 @@ def _tell_alerts(result: SyncResult, session: Session) -> None:
 
 def _tell_drafts(alerts: Iterable[Mapping[str, object]]) -> None:
     """Print what would be sent, once for all channels that would get the same text."""
+    from step0_wandb.publish.alerts.channels import CHANNELS
+
     drafts: dict[tuple[str, str], list[str]] = {}
     for alert in alerts:
         draft = drafts.setdefault((str(alert["title"]), str(alert["text"])), [])
-        draft.append(CHANNELS[str(alert["channel"])])
+        draft.append(CHANNELS[str(alert["channel"])].label)
     for (title, text), channels in drafts.items():
         output.tell(f"would send to {' and '.join(channels)}: {title}")
         for line in text.splitlines():

@@ -127,6 +127,7 @@ class AlertsSettings(_Table):
     digest: int = Field(
         default=5, ge=1, description="More new alerts than this in one sync are combined into one."
     )
+    wandb: bool = Field(default=True, description="Send alerts to W&B too, about runs that are there.")
     webhook_env: Annotated[str | None, BeforeValidator(_variable_name), BeforeValidator(_none_if_empty)] = (
         Field(
             default=None,

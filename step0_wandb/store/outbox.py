@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from step0_wandb.records import Json
     from step0_wandb.store.database import Database
 
-Channel = Literal["wandb", "webhook", "log"]
-AlertLevel = Literal["broken", "suspect", "moved", "doubted"]
-"""Of a run: its verdict. Of a setup: it moved upwards, or lies above what its framework allows."""
+AlertLevel = Literal["broken", "suspect", "moved", "doubted", "clear"]
+"""Of a run: its verdict, or that an earlier one no longer holds. Of a setup: it moved upwards, or lies
+above what its framework allows."""
+CLEAR: Final = "clear"
 Severity = Literal["ERROR", "WARN", "INFO"]
 """W&B's names for the severity of an alert."""
 
@@ -53,8 +54,8 @@ class Message:
 
     Attributes
     ----------
-    channel : {"wandb", "webhook", "log"}
-        ``log``: for runs on disk, which no server can be asked to alert about.
+    channel : str
+        The name of one of the channels of `publish.alerts`.
     entity, project, run_id : str
         The W&B run that it is raised on.
     url : str or None
@@ -63,7 +64,7 @@ class Message:
         What it is about; several make it a digest.
     """
 
-    channel: Channel
+    channel: str
     severity: Severity
     title: str
     text: str
@@ -102,7 +103,7 @@ class Outbox:
             ]
             connection.execute(insert(alerted).values(message=number), rows)
 
-    def alerted(self, channel: Channel) -> set[Subject]:
+    def alerted(self, channel: str) -> set[Subject]:
         """Return what has its alert in a channel, sent or queued."""
         wanted = select(alerted.c.subject, alerted.c.level).where(alerted.c.channel == channel)
         with self._database.transaction() as connection:

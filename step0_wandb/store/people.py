@@ -147,19 +147,27 @@ class PeopleStore:
 
         A label by tag stays: it holds as long as the tag is there.
         """
-        table = {"label": labels, "accept": accepts, "mute": mutes}[retraction.what]
-        (own_key,) = table.primary_key
-        where = (own_key == retraction.name) & (table.c.at <= retraction.at) & (table.c.who != BY_TAG)
+        return self.retract_all([retraction])
+
+    def retract_all(self, retractions: Sequence[Retraction]) -> bool:
+        """Do what `retract` does for several; return whether any of them removed something."""
+        removed = False
         with self._database.transaction():
-            removed = self._delete(table, where)
             latest = {(item.what, item.name): item for item in self.retractions()}
-            earlier = latest.get((retraction.what, retraction.name))
-            if earlier is None or earlier.at < retraction.at:
-                latest[retraction.what, retraction.name] = retraction
+            for one in retractions:
+                table = {"label": labels, "accept": accepts, "mute": mutes}[one.what]
+                (key,) = table.primary_key
+                removed |= self._delete(
+                    table, (key == one.name) & (table.c.at <= one.at) & (table.c.who != BY_TAG)
+                )
+                earlier = latest.get((one.what, one.name))
+                if earlier is None or earlier.at < one.at:
+                    latest[one.what, one.name] = one
+            if retractions:
                 self._notes.put(
                     _RETRACTIONS, [[*key, item.at.isoformat()] for key, item in sorted(latest.items())]
                 )
-            return removed
+        return removed
 
     def retractions(self) -> tuple[Retraction, ...]:
         """Return what was removed, the last time of each."""

@@ -130,6 +130,13 @@ class RunStore:
                 for row in connection.execute(wanted.where(runs.c.run.in_(some)))
             }
 
+    def setup_projects(self) -> set[tuple[str, str]]:
+        """Return every setup with each ``entity/project`` that has runs of it."""
+        wanted = select(runs.c.setup, runs.c.entity, runs.c.project).distinct()
+        with self._database.transaction() as connection:
+            rows = connection.execute(wanted.where(runs.c.setup.is_not(None)))
+            return {(row.setup, f"{row.entity}/{row.project}") for row in rows}
+
     def keys(
         self, *, source: str | None = None, status: str | None = None, alive: bool | None = None
     ) -> tuple[str, ...]:

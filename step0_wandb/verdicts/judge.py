@@ -149,6 +149,7 @@ class Judgement:
             ratio=_given(facts, "ratio"),
             p_value=_given(facts, "p_value"),
             policy=facts["run"].partition("#")[2] or None,
+            start=int(_given(facts, "start") or 1),
         )
 
     def value(self, metric: str, at: int) -> float | None:

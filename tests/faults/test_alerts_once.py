@@ -17,8 +17,18 @@ from tests.support.wandb_server import Abilities, WandbServer
 from tests.support.webhook import Hook
 
 REQUESTS = {
-    "single": ("Page", "State", *["RunFile"] * 3, "Alert", "OwnRun", "MakeOwnRun", *["Alert"] * 3, "State"),
-    "digest": ("Page", "State", "OwnRun", "MakeOwnRun", "Alert", "State"),
+    "single": (
+        "Page",
+        "State",
+        *["RunFile"] * 3,
+        "Alert",
+        "OwnRun",
+        "MakeOwnRun",
+        *["Alert"] * 3,
+        "State",
+        "State",
+    ),
+    "digest": ("Page", "State", "OwnRun", "MakeOwnRun", "Alert", "State", "State"),
 }
 """What a sync asks of the server itself; the server takes no alert on the run `closed`."""
 FLAGGED = {

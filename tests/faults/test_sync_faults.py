@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from step0_wandb.publish.wandb.state import read_state
+from step0_wandb.publish.wandb.state_document import read_state
 from step0_wandb.store import Store
 from tests.support.command import run
 from tests.support.project import add_miles, add_project, environment

@@ -215,6 +215,88 @@ def test_a_deleted_run_is_not_told_of_any_more(server, watch):
     assert server.alerts == []
 
 
+# ── all clear ────────────────────────────────────────────────────────────────
+
+
+def calm(watch):
+    """Let every run that is suspect be healthy from now on."""
+    watch.flags["ranges.alpha"] = 1e-9
+    return watch.sync()
+
+
+def test_a_run_that_is_healthy_after_its_alert_gets_one_all_clear_on_the_same_run(server, watch, hook):
+    add_run(server, "odd", SUSPECT)
+    watch.sync()
+    result = calm(watch)
+    assert watch.delivered() == [("odd", "Suspect at step 0: odd"), ("odd", "All clear at step 0: odd")]
+    assert server.alerts[1].level == "INFO"
+    assert server.alerts[1].text.startswith("odd")
+    assert "it is healthy now" in server.alerts[1].text
+    assert f"{server.url}/lab/rl/runs/odd" in server.alerts[1].text
+    assert [text.splitlines()[0] for text in hook.texts] == [
+        "*Suspect at step 0: odd*",
+        "*All clear at step 0: odd*",
+    ]
+    assert {(alert["run"], alert["level"]) for alert in result.alerts} == {("lab/rl/odd", "clear")}
+    for alpha in (1e-3, 1e-9):  # suspect, and healthy again
+        watch.flags["ranges.alpha"] = alpha
+        assert watch.sync().alerts == ()
+
+
+@pytest.mark.parametrize("tag", ["step0-ok", "step0-skip"])
+def test_a_label_that_a_person_gives_after_the_alert_is_an_all_clear(server, watch, tag):
+    run = add_run(server, "bad", state="running")
+    watch.sync()
+    run.tags = (tag,)
+    watch.sync()
+    assert watch.delivered()[1:] == [("bad", "All clear at step 0: bad")]
+    assert "a person has labeled it" in server.alerts[1].text
+
+
+def test_a_label_that_confirms_the_alert_is_no_all_clear(server, watch):
+    run = add_run(server, "bad", state="running")
+    watch.sync()
+    run.tags = ("step0-bad",)
+    watch.sync()
+    assert len(server.alerts) == 1
+
+
+def test_there_is_no_all_clear_of_a_muted_setup_until_the_mute_is_over(server, watch):
+    add_run(server, "odd", SUSPECT, state="running")
+    watch.sync()
+    with watch.store() as store:
+        store.people.save(Mute(SETUP, NOW + timedelta(days=7), "ada", NOW))
+    assert calm(watch).alerts == ()
+    watch.wait(days=8)
+    watch.sync()
+    assert watch.delivered()[1:] == [("odd", "All clear at step 0: odd")]
+
+
+def test_an_alert_that_never_went_out_needs_no_all_clear(server, watch):
+    server.abilities = replace(server.abilities, alerts=False)
+    add_run(server, "odd", SUSPECT)
+    watch.sync()
+    server.abilities = replace(server.abilities, alerts=True)
+    assert calm(watch).alerts == ()
+    assert server.alerts == []
+
+
+def test_many_all_clears_become_one_apart_from_alerts(server, watch):
+    runs = [add_run(server, f"bad{at}", state="running") for at in range(6)]
+    watch.sync()
+    for run in runs:
+        run.tags = ("step0-skip",)
+    add_run(server, "worse")
+    watch.sync()
+    assert watch.delivered() == [
+        ("step0-sync", "Several alerts at step 0, first: bad0"),
+        ("worse", "Broken at step 0: worse"),
+        ("step0-sync", "All clear for several runs, first: bad0"),
+    ]
+    assert server.alerts[2].text.startswith("no longer broken or suspect:\n- labeled exclude: bad0")
+    assert all(f"{server.url}/lab/rl/runs/bad{at}\n" in server.alerts[2].text for at in range(6))
+
+
 # ── many at once, and whole setups ──────────────────────────────────────────
 
 
@@ -450,6 +532,34 @@ def test_every_third_answer_lost_doubles_nothing_and_loses_nothing(server, watch
     watch.sync()
     assert sorted(run for run, _ in watch.delivered()) == ["bad0", "bad1", "bad2", "bad3"]
     assert len(server.alert_attempts) > 4
+
+
+def test_what_cannot_be_delivered_is_a_problem_at_every_sync_until_it_is(server, watch):
+    add_run(server, "bad")
+    server.faults.always("500", match=lambda request: request.operations == ("Step0Alert",))
+    for _ in range(2):
+        [problem] = watch.sync().problems
+        assert problem.where == "alerts in W&B"
+        assert problem.what.startswith("1 message not delivered (Broken at step 0: bad): ")
+    server.faults.clear()
+    assert watch.sync().problems == ()
+    assert watch.delivered() == [("bad", "Broken at step 0: bad")]
+
+
+def test_that_a_key_may_not_alert_is_a_problem_once_and_names_the_setting_that_turns_it_off(server, watch):
+    server.abilities = replace(server.abilities, alerts=False)
+    add_run(server, "bad")
+    [problem] = watch.sync().problems
+    assert "use a key that may write, or set alerts.wandb = false" in problem.what
+    assert watch.sync().problems == ()
+    watch.flags["alerts.wandb"] = False
+    server.requests.clear()
+    assert watch.sync().alerts == ()
+    assert mutations(server) == []
+    del watch.flags["alerts.wandb"]
+    server.abilities = replace(server.abilities, alerts=True)
+    assert watch.sync().problems == ()
+    assert watch.delivered() == [("bad", "Broken at step 0: bad")]
 
 
 # ── the webhook, and runs on disk ───────────────────────────────────────────

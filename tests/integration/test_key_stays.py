@@ -10,7 +10,7 @@ import pytest
 
 import step0_wandb
 from step0_wandb.publish.wandb.process import Login
-from step0_wandb.publish.wandb.target import shelf_of
+from step0_wandb.publish.wandb.project import remote_project
 from step0_wandb.sources.server.source import ServerSource
 from step0_wandb.store import Store
 from step0_wandb.wandb_api.address import RemoteAddress
@@ -67,7 +67,7 @@ def test_no_record_shows_the_environment_that_it_holds():
     modules = [importlib.import_module(name) for name in MODULES if not name.startswith(started)]
     records = {kind for module in modules for kind in vars(module).values() if _is_record(kind)}
     held = [(kind, part) for kind in records for part in dataclasses.fields(kind) if part.name == "environ"]
-    assert {kind.__name__ for kind, _ in held} >= {"Places", "Download", "Shelf"}
+    assert {kind.__name__ for kind, _ in held} >= {"Places", "Download", "RemoteProject"}
     assert [kind for kind, part in held if part.repr] == []
 
 
@@ -75,14 +75,22 @@ def test_nothing_that_can_reach_the_key_shows_it(server, tmp_path):
     environ = environment(server, tmp_path)
     context = Context(Places.of(environ), lambda: NOW)
     address = RemoteAddress("lab", "rl")
-    shelf = shelf_of(address, context)
+    remote = remote_project(address, context)
     source = ServerSource(address, context.client(), shipped_finder(), clock=lambda: NOW)
     login = Login(server.url, server.api_key)
     reached = {}
-    for thing in (context, shelf, source, login, Download(shelf.account, environ, HttpLimits())):
+    for thing in (context, remote, source, login, Download(remote.account, environ, HttpLimits())):
         ours(thing, reached)
     kinds = {type(thing).__name__ for thing in reached.values()}
-    assert kinds >= {"Places", "Account", "GraphQLClient", "HttpTransport", "Shelf", "Download", "Login"}
+    assert kinds >= {
+        "Places",
+        "Account",
+        "GraphQLClient",
+        "HttpTransport",
+        "RemoteProject",
+        "Download",
+        "Login",
+    }
     shown = [thing for thing in reached.values() if shows(server, f"{thing!r} {thing}")]
     assert [type(thing).__name__ for thing in shown] == []
 

@@ -2,6 +2,7 @@
 
 import json
 import unicodedata
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,9 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from step0_wandb.errors import SourceError, UsageError
-from step0_wandb.publish.alerts.delivery import WandbAlerts
+from step0_wandb.explanations.causes import Cause
+from step0_wandb.publish.alerts.channels.wandb import WandbSender
+from step0_wandb.publish.alerts.channels.webhook import webhook_body, webhook_refusal, webhook_url
 from step0_wandb.publish.alerts.text import (
-    Stake,
+    Cost,
+    DigestLine,
+    clear_text,
+    cost_text,
     digest_text,
     digest_title,
     run_line,
@@ -19,9 +25,7 @@ from step0_wandb.publish.alerts.text import (
     run_title,
     setup_text,
     setup_title,
-    stake_text,
 )
-from step0_wandb.publish.alerts.webhook import webhook_body, webhook_refusal, webhook_url
 from step0_wandb.store import Message, Subject
 from step0_wandb.wandb_api.credentials import Server
 from step0_wandb.wandb_api.faults import (
@@ -39,7 +43,7 @@ from tests.support.judged import SETUP, judged
 HOSTILE = st.text(st.characters(), max_size=300) | st.text("<>|`*@[](){}&\x1b\u202e\n x", max_size=300)
 REASON = "gap 0.0461 is 3.0 times the center 0.0152 of 17 healthy runs (range 0.0140 to 0.0165)"
 BROKEN = judged(3, verdict="broken", gap=0.0461, reasons=(REASON,), state="running")
-STAKE = Stake(gpus=64, since=timedelta(hours=6), as_of=datetime(2026, 11, 30, 3, 12, tzinfo=UTC))
+COST = Cost(gpus=64, since=timedelta(hours=6), as_of=datetime(2026, 11, 30, 3, 12, tzinfo=UTC))
 
 
 def is_harmless(text):
@@ -91,7 +95,7 @@ def test_the_text_about_a_run_is_what_a_phone_needs():
         "load is /b, /a in the healthy runs",
         "x",
     ]
-    assert run_text(BROKEN, STAKE, findings).splitlines() == [
+    assert run_text(BROKEN, COST, [], findings).splitlines() == [
         REASON,
         "qwen3-3 by mia, miles · Qwen3-0.6B",
         "running: 64 GPUs, 6 h since step 0 = 384 GPU-h (at 03:12 UTC)",
@@ -103,10 +107,10 @@ def test_the_text_about_a_run_is_what_a_phone_needs():
 
 
 def test_what_still_runs_is_told_of_setups_and_in_lines_too():
-    assert "seen in 2 runs, 1 run still running: qwen3-3 by mia, " in setup_text(
+    assert "seen in 2 runs, 1 run still running:\n- qwen3-3 by mia https://" in setup_text(
         SETUP, "moved", [BROKEN, judged(4)]
     )
-    assert run_line(BROKEN).startswith("broken, running: qwen3-3 by mia: gap 0.0461 is 3.0 times")
+    assert run_line(BROKEN).text.startswith("broken, running: qwen3-3 by mia: gap 0.0461 is 3.0 times")
 
 
 @given(HOSTILE)
@@ -121,51 +125,98 @@ def test_no_name_reason_or_finding_harms_the_text(words):
         url=words,
         run=f"a/b/{words}",
     )
-    for text in (run_text(run, STAKE, [words] * 3), setup_text(words, words, [run] * 9), run_line(run)):
-        assert len(text) < 2500
+    line = run_line(run, words)
+    for text in (
+        clear_text(run),
+        digest_text([line, line, run_line(run, "another")], words),
+        run_text(run, COST, [Cause("c", words, words, 1)], [words] * 3),
+        setup_text(words, words, [run] * 9, words),
+        line.text,
+    ):
+        assert len(text) < 3000
         assert is_harmless(text)
 
 
 def test_only_a_plain_web_address_becomes_a_link():
-    assert "javascript" not in run_text(judged(1, url="javascript:alert(1)"), STAKE, [])
+    assert "javascript" not in run_text(judged(1, url="javascript:alert(1)"), COST, [], [])
 
 
 def test_a_command_that_people_copy_is_one_word_a_name():
-    text = run_text(judged(1, run="team/rl/x; rm -rf ~"), STAKE, [])
+    text = run_text(judged(1, run="team/rl/x; rm -rf ~"), COST, [], [])
     assert "step0-wandb label 'x; rm -rf ~' healthy" in text
 
 
 @pytest.mark.parametrize(
-    ("state", "stake", "said"),
+    ("state", "cost", "said"),
     [
-        ("running", Stake(64, timedelta(hours=6)), "running: 64 GPUs, 6 h since step 0 = 384 GPU-h"),
-        ("running", Stake(8, timedelta(hours=2.54)), "running: 8 GPUs, 2.5 h since step 0 = 20 GPU-h"),
-        ("running", Stake(8, timedelta(minutes=12)), "running: 8 GPUs, 12 min since step 0"),
+        ("running", Cost(64, timedelta(hours=6)), "running: 64 GPUs, 6 h since step 0 = 384 GPU-h"),
+        ("running", Cost(8, timedelta(hours=2.54)), "running: 8 GPUs, 2.5 h since step 0 = 20 GPU-h"),
+        ("running", Cost(8, timedelta(minutes=12)), "running: 8 GPUs, 12 min since step 0"),
         (
             "running",
-            Stake(1, timedelta(hours=30.4), "its start"),
+            Cost(1, timedelta(hours=30.4), "its start"),
             "running: 1 GPU, 30 h since its start = 30 GPU-h",
         ),
-        ("running", Stake(None, timedelta(hours=6)), "running: 6 h since step 0"),
-        ("running", Stake(), "running"),
-        ("crashed", Stake(64), "crashed: 64 GPUs"),
-        ("crashed", Stake(64, timedelta(hours=6)), "crashed: 64 GPUs"),
+        ("running", Cost(None, timedelta(hours=6)), "running: 6 h since step 0"),
+        ("running", Cost(), "running"),
+        ("crashed", Cost(64), "crashed: 64 GPUs"),
+        ("crashed", Cost(64, timedelta(hours=6)), "crashed: 64 GPUs"),
     ],
 )
-def test_what_a_run_costs_is_told_as_far_as_it_is_known(state, stake, said):
-    assert stake_text(state, stake) == said
+def test_what_a_run_costs_is_told_as_far_as_it_is_known(state, cost, said):
+    assert cost_text(state, cost) == said
+
+
+CAUSE = Cause("other-model", "ref_load names another model", "load the checkpoint of hf_checkpoint", 1)
+
+
+def test_the_first_cause_stands_before_the_reasons_and_is_not_repeated():
+    lines = run_text(BROKEN, COST, [CAUSE], [CAUSE.text, "load is /b", "x is 1"]).splitlines()
+    assert lines[:2] == ["Likely: ref_load names another model", REASON]
+    assert [line for line in lines if line.startswith("- ")] == ["- load is /b"]
+    assert "Do: load the checkpoint of hf_checkpoint" in lines
+
+
+def test_a_cause_that_all_runs_of_a_digest_share_is_said_once():
+    runs = [judged(at, verdict="broken", reasons=(REASON,)) for at in range(3)]
+    shared = digest_text([run_line(run, CAUSE.text) for run in runs], None)
+    assert shared.count(CAUSE.text) == 1
+    assert shared.splitlines()[1] == "Likely, all of them: ref_load names another model"
+    mixed = digest_text([run_line(runs[0], CAUSE.text), run_line(runs[1], "dropout is 0.1")], None)
+    assert [line for line in mixed.splitlines() if "ikely" in line] == [
+        "  likely: ref_load names another model",
+        "  likely: dropout is 0.1",
+    ]
+
+
+def test_an_all_clear_says_what_holds_now():
+    assert clear_text(judged(3, reasons=())).splitlines() == [
+        "qwen3-3 by mia, miles · Qwen3-0.6B: it is healthy now",
+        "https://wandb.ai/team/grpo/runs/aa000003",
+    ]
+    labeled = judged(3, verdict="broken", label="exclude")
+    assert clear_text(labeled).startswith(
+        "qwen3-3 by mia, miles · Qwen3-0.6B: a person has labeled it exclude"
+    )
+
+
+def test_a_title_holds_the_name_as_far_as_there_is_room():
+    assert run_title("aqg8gbcd", "broken", "qwen3-math") == "Broken at step 0: qwen3-math aqg8gbcd"
+    assert run_title("a" * 40, "broken", "qwen3-math") == run_title("a" * 40, "broken")
+    assert len(run_title("aqg8gbcd", "clear", "x" * 500)) == 63
 
 
 def test_a_digest_lists_ten_and_counts_the_rest():
     runs = [judged(at, verdict="broken", reasons=(REASON,)) for at in range(11)]
     runs.append(judged(11, state="running"))
     url = "https://wandb.ai/team/grpo/runs/aa000000"
-    text = digest_text([run_line(run) for run in runs], runs, url)
+    text = digest_text([run_line(run) for run in runs], url)
     assert text.startswith("12 new alerts, 1 run still running:\n- broken: qwen3-0 by mia: gap 0.0461")
-    assert digest_text(["x"], runs[:1], url).startswith("1 new alert:\n- x\n")
+    assert digest_text([DigestLine("x")], url).startswith("1 new alert:\n- x\n")
     assert "qwen3-9 " in text
     assert "qwen3-10" not in text
     assert "and 2 more: step0-wandb runs" in text
+    assert "  https://wandb.ai/team/grpo/runs/aa000003\n" in text
     assert "https://wandb.ai/team/grpo\n" in text
 
 
@@ -217,7 +268,7 @@ MESSAGE = Message(
 )
 def test_a_no_moves_the_alert_to_the_syncs_own_run(answer):
     client = Stub(answer)
-    WandbAlerts(client).send(MESSAGE)
+    WandbSender(client).send(MESSAGE)
     assert client.runs == ["bad", "step0-sync"]
 
 
@@ -236,16 +287,49 @@ def test_a_no_moves_the_alert_to_the_syncs_own_run(answer):
 def test_after_anything_else_than_a_no_the_alert_may_be_out_and_is_moved_nowhere(answer):
     client = Stub(answer)
     with pytest.raises(SourceError):
-        WandbAlerts(client).send(MESSAGE)
+        WandbSender(client).send(MESSAGE)
     assert client.runs == ["bad"]
 
 
 # ── the webhook ─────────────────────────────────────────────────────────────
 
 
+def posted(**changes):
+    """Return what a webhook is sent of a message."""
+    return json.loads(webhook_body(replace(MESSAGE, channel="webhook", **changes)))
+
+
 def test_a_webhook_gets_slacks_json_with_its_three_signs_escaped():
-    body = webhook_body("Broken at step 0: a", "x < y & <!channel>")
-    assert json.loads(body) == {"text": "*Broken at step 0: a*\nx &lt; y &amp; &lt;!channel&gt;"}
+    body = posted(title="Broken at step 0: a", text="x < y & <!channel>")
+    assert body["text"] == "*Broken at step 0: a*\nx &lt; y &amp; &lt;!channel&gt;"
+
+
+def test_slack_gets_title_reasons_and_a_button_to_the_run_in_plain_text():
+    url = "https://wandb.ai/team/grpo/runs/aa000003"
+    header, section, actions = posted(text=f"why\n{url}\n_x_ <b>", url=url)["blocks"]
+    assert header == {"type": "header", "text": {"type": "plain_text", "text": "title", "emoji": False}}
+    assert section["text"] == {"type": "plain_text", "text": "why\n_x_ <b>", "emoji": False}
+    [button] = actions["elements"]
+    assert (button["type"], button["url"], button["text"]["text"]) == ("button", url, "Open the run")
+
+
+def test_slack_gets_no_button_to_an_address_that_is_not_plain():
+    assert [block["type"] for block in posted(url="javascript:alert(1)")["blocks"]] == ["header", "section"]
+
+
+@given(HOSTILE, HOSTILE)
+def test_the_blocks_keep_slacks_limits_whatever_the_text(title, text):
+    header, section = posted(title=title * 9, text=text * 99)["blocks"][:2]
+    assert len(header["text"]["text"]) <= 150
+    assert len(section["text"]["text"]) <= 3000
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("_x_", "ˍxˍ"), ("~x~", "∼x∼"), ("top_p and top_k", "top_p and top_k"), ("a _b c_ d", "a ˍb cˍ d")],  # noqa: RUF001 - look-alikes
+)
+def test_a_name_makes_no_italic_or_crossed_out_words(name, shown):
+    assert posted(text=name)["text"].splitlines()[1] == shown
 
 
 def test_the_url_of_a_webhook_comes_from_the_environment():

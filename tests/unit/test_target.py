@@ -13,7 +13,7 @@ def loaded(tmp_path, **flags):
 
 def described(found):
     return {
-        str(target): ("shows" if target.shows else "") + (" travels" if target.travels else "")
+        str(target): ("shows" if target.shows else "") + (" shares" if target.shares else "")
         for target in found
     }
 
@@ -21,12 +21,12 @@ def described(found):
 @pytest.mark.parametrize(
     ("setting", "expected"),
     [
-        (None, {"team/rl": " travels", "team/sft": " travels"}),
-        ("same", {"team/rl": "shows travels", "team/sft": "shows travels"}),
-        ("team/sft", {"team/rl": " travels", "team/sft": "shows travels"}),
+        (None, {"team/rl": " shares", "team/sft": " shares"}),
+        ("same", {"team/rl": "shows shares", "team/sft": "shows shares"}),
+        ("team/sft", {"team/rl": " shares", "team/sft": "shows shares"}),
         (
             "https://wandb.example.com/team/health",
-            {"team/rl": " travels", "team/sft": " travels", "team/health": "shows travels"},
+            {"team/rl": " shares", "team/sft": " shares", "team/health": "shows shares"},
         ),
     ],
 )
@@ -50,7 +50,7 @@ def test_every_project_that_is_read_gets_the_state_and_those_of_the_setting_tabl
 def test_directories_alone_write_to_no_project_unless_one_is_named(tmp_path):
     assert targets([str(tmp_path)], loaded(tmp_path, **{"report.wandb": "same"})) == ()
     [home] = targets([str(tmp_path)], loaded(tmp_path, **{"report.wandb": "team/health"}))
-    assert (str(home), home.shows, home.share.everything) == ("team/health", True, True)
+    assert (str(home), home.shows, home.scope.everything) == ("team/health", True, True)
 
 
 def test_without_the_state_only_projects_with_a_report_are_written_to(tmp_path):
@@ -63,8 +63,8 @@ def test_without_the_state_only_projects_with_a_report_are_written_to(tmp_path):
 def test_runs_of_no_project_count_as_the_first_projects(tmp_path):
     first, second = targets(["team/rl", "team/sft"], loaded(tmp_path))
     keys = {"rl": "team/rl/a", "sft": "team/sft/b", "disk": "_/rl/c", "other": "else/where/d"}
-    assert {name for name, key in keys.items() if first.share.has(key)} == {"rl", "disk", "other"}
-    assert {name for name, key in keys.items() if second.share.has(key)} == {"sft"}
+    assert {name for name, key in keys.items() if first.scope.has(key)} == {"rl", "disk", "other"}
+    assert {name for name, key in keys.items() if second.scope.has(key)} == {"sft"}
 
 
 @pytest.mark.parametrize("setting", ["health", "./wandb", "a/b/c/d/e", "https://wandb.example.com/"])
@@ -76,11 +76,11 @@ def test_a_setting_that_names_no_project_is_refused_with_its_value(tmp_path, set
 
 def test_the_report_command_takes_the_settings_projects_or_the_one_it_is_given(tmp_path):
     known = targets(["team/rl", "team/sft"], loaded(tmp_path, **{"report.wandb": "same"}))
-    assert shown_in(known, None, travels=True) == known
-    assert shown_in(known, "team/sft", travels=True) == known[1:]
-    [other] = shown_in(known, "team/health", travels=False)
-    assert (str(other), other.share.everything, other.travels) == ("team/health", True, False)
+    assert shown_in(known, None, shares=True) == known
+    assert shown_in(known, "team/sft", shares=True) == known[1:]
+    [other] = shown_in(known, "team/health", shares=False)
+    assert (str(other), other.scope.everything, other.shares) == ("team/health", True, False)
     with pytest.raises(UsageError, match="no source is a W&B project"):
-        shown_in((), None, travels=True)
+        shown_in((), None, shares=True)
     with pytest.raises(UsageError, match="--wandb = 'health' does not name a W&B project"):
-        shown_in(known, "health", travels=True)
+        shown_in(known, "health", shares=True)

@@ -1,169 +1,222 @@
-"""Alerts of a sync: what is new goes into the store's outbox, and from there out, once.
+"""Which runs and setups to alert about: what is new, and what is no longer true.
 
-A run is alerted about once a level and channel: when it is `broken`, or `suspect` because its gap lies
-above its range. A whole setup that moved or is not believed is told once, not run by run. Nothing is
-told of runs that passed when they came, of runs that a person has labeled, of setups that are muted, and of runs that are older than
-``alerts.since`` and do not run any more.
+A run alerts once a level and channel: when it is `broken`, or `suspect` for a reason that alerts. When it
+is healthy after that, or a person says so, the same channel gets one all clear. A whole setup that moved
+or is not believed alerts once, not run by run. There are no alerts about runs that passed when they came
+or that a person has labeled, about setups that are muted, and about runs that are older than
+``alerts.since`` and no longer running.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, TypeVar
 
+from step0_wandb.checks.columns import texts
+from step0_wandb.checks.outcomes import Why
 from step0_wandb.records import ALIVE
 from step0_wandb.store import Subject
+from step0_wandb.store.outbox import CLEAR
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from step0_wandb.explanations.installed import Installed
-    from step0_wandb.settings.load import Loaded
+    from step0_wandb.records import JudgedRun
     from step0_wandb.settings.options import AlertsSettings
-    from step0_wandb.store import Queued, Store
-    from step0_wandb.store.outbox import AlertLevel, Channel
+    from step0_wandb.store import RunPresence, Store
+    from step0_wandb.store.outbox import AlertLevel, Severity
     from step0_wandb.verdicts.judge import Judgement
-    from step0_wandb.wandb_api.context import Context
 
-_Positions = dict[Subject, list[int]]
-"""Where in the judgement the runs of a subject stand."""
+_ORDER: Final[tuple[AlertLevel, ...]] = ("broken", "suspect", "moved", "doubted", CLEAR)
+"""The levels as a digest lists them."""
+_SEVERITY: Final[Mapping[AlertLevel, Severity]] = {"broken": "ERROR", CLEAR: "INFO"}
+_LATEST: Final = datetime.max.replace(tzinfo=UTC)
+_EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
+_CLEAR_WITHIN: Final = timedelta(days=30)
+"""Alerts that are older get no all clear: nobody waits for it any more."""
 
 
-def queue(
-    installed: Installed, settings: AlertsSettings, result: Judgement, *, clock: Callable[[], datetime]
-) -> None:
-    """Put alerts about new verdicts into the outbox; called in the transaction that stores the verdicts.
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """A run to alert about, or a setup with the runs that show it, the oldest first.
 
-    What waits there and is not so any more is withdrawn: the verdict got better, the run was labeled or
-    deleted, or the setup muted.
+    Attributes
+    ----------
+    origin : {"server", "disk"}
+        Where all `runs` were read.
+    """
+
+    subject: Subject
+    runs: tuple[JudgedRun, ...]
+    origin: str
+
+    @property
+    def first(self) -> JudgedRun:
+        """Return the oldest of the runs, which stays the first."""
+        return self.runs[0]
+
+    @property
+    def entity(self) -> str:
+        """Return the team or user that the runs belong to."""
+        return self.first.run.split("/", 1)[0]
+
+    @property
+    def severity(self) -> Severity:
+        """Return W&B's severity."""
+        return _SEVERITY.get(self.subject.level, "WARN")
+
+    @property
+    def order(self) -> tuple[int, datetime, str]:
+        """Return what alerts are sorted by; it does not change from one sync to the next."""
+        return (_ORDER.index(self.subject.level), *_age(self.first))
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a judgement gives to alert about.
+
+    Attributes
+    ----------
+    standing : set of Subject
+        Everything that is true now, alerted already or not; a queued message about anything else is
+        withdrawn.
+    alerts : tuple of Alert
+        What is young enough to alert about, alerted already or not.
+    clears : mapping of str to tuple of Alert
+        All clears that are due, by channel.
+    """
+
+    standing: frozenset[Subject] = frozenset()
+    alerts: tuple[Alert, ...] = ()
+    clears: Mapping[str, tuple[Alert, ...]] = field(default_factory=dict)
+
+    def due(self, channel: str, alerted: set[Subject]) -> list[Alert]:
+        """Return what a channel is to send, given what it has alerted; the gravest first, clears last."""
+        new = [alert for alert in self.alerts if not _is_alerted(alert.subject, alerted)]
+        clears = [alert for alert in self.clears.get(channel, ()) if alert.subject not in alerted]
+        return sorted((*new, *clears), key=lambda alert: alert.order)
+
+
+def select(
+    store: Store, settings: AlertsSettings, judgement: Judgement, runs: Sequence[JudgedRun], *, now: datetime
+) -> Selection:
+    """Return what to alert about.
 
     Parameters
     ----------
-    installed : Installed
-        Knows the store, and what is installed where its runs ran.
+    runs : sequence of JudgedRun
+        Those of `judgement`, in its order.
     """
-    import numpy as np
+    muted = {setup for setup, mute in store.people.mutes().items() if mute.until > now}
+    why_gap, suspicious = judgement.outcomes["gap"].why, judgement.needs_attention
+    heard = [at for at, run in enumerate(runs) if run.setup not in muted]
+    standing: dict[Subject, list[JudgedRun]] = defaultdict(list)
+    for at in heard:
+        why = why_gap[at]
+        for subject in _subjects(runs[at], why, settings.levels, needs_attention=bool(suspicious[at])):
+            standing[subject].append(runs[at])
+    clears = _clears(store, [runs[at] for at in heard], now=now) if settings.levels else {}
+    wanted = {run.run for some in (*standing.values(), *clears.values()) for run in some}
+    presence = store.runs.presence(wanted)
 
-    from step0_wandb.checks.columns import texts
-    from step0_wandb.publish.alerts.compose import Item, Newsroom
+    def exists(run: JudgedRun) -> bool:
+        return not presence[run.run].deleted
 
-    store, now = installed.store, clock()
-    channels: list[Channel] = ["log", "wandb", "webhook"] if settings.webhook_env else ["log", "wandb"]
-    standing = _standing(store, result, settings.levels, now=now)
-    keys = result.runs["run"].tolist()
-    places = store.runs.presence({keys[at] for some in standing.values() for at in some})
-    standing = _only(standing, lambda at: not places[keys[at]].deleted)
-    _withdraw(store, standing, channels)
-    fresh = _fresh(result, since=now - settings.since)
-    # Alerts are about new starts: a run that passed when it came is told of in its setup's question.
-    passed = np.isin(texts(result.runs, "verdict"), ("healthy", "no-range"))
-    items = [
-        Item.of(subject, [result.judged(at) for at in some], places)
-        for subject, some in _only(standing, lambda at: bool(fresh[at])).items()
-        if subject.is_setup or not passed[some[0]]
-    ]
-    newsroom = Newsroom(installed, places, clock=clock)
-    for channel in channels:
-        for message in newsroom.messages(channel, items, digest=settings.digest):
-            store.outbox.add(message, now=now)
-
-
-def deliver(
-    store: Store, loaded: Loaded, context: Context, *, dry_run: bool
-) -> tuple[dict[str, object], ...]:
-    """Send what the outbox holds; return what became of each alert, one item a run or setup.
-
-    A message is marked as sent right after whoever takes it has said so. After a crash in between it is
-    sent again in the same words, and a W&B server drops it. With `dry_run` nothing is sent.
-    """
-    waiting = tuple(store.outbox.unsent())
-    if not waiting:
-        return ()
-    from step0_wandb.publish.alerts.delivery import Delivery
-
-    delivery = Delivery(loaded, context)
-    told: list[dict[str, object]] = []
-    for queued in waiting:
-        if not delivery.takes(queued.message.channel):
-            continue
-        failure = None if dry_run else delivery.send(queued.message)
-        if failure is not None:
-            store.outbox.mark_failed(queued.number, failure)
-        elif not dry_run:
-            store.outbox.mark_sent(queued.number, now=context.clock())
-        told += _told(queued, sent=not dry_run and failure is None, error=failure)
-    return tuple(told)
-
-
-def _told(queued: Queued, *, sent: bool, error: str | None) -> Iterator[dict[str, object]]:
-    message = queued.message
-    for subject in message.subjects:
-        yield {
-            "run": None if subject.is_setup else subject.name,
-            "setup": subject.name if subject.is_setup else None,
-            "level": subject.level,
-            "title": message.title,
-            "text": message.text,
-            "channel": message.channel,
-            "sent": sent,
-            "error": error,
-        }
-
-
-def _standing(store: Store, result: Judgement, levels: Sequence[str], *, now: datetime) -> _Positions:
-    """Return all that people should know of, new or old, told or not."""
-    import numpy as np
-
-    muted = [setup for setup, mute in store.people.mutes().items() if mute.until > now]
-    setups, runs = result.runs["setup"].tolist(), result.runs["run"].tolist()
-    heard = ~np.isin(result.runs["setup"].to_numpy(dtype=str), muted)
-    found: _Positions = defaultdict(list)
-    for level, mask in _flagged(result, levels).items():
-        names = setups if Subject("", level).is_setup else runs
-        for at in np.flatnonzero(mask & heard):
-            found[Subject(names[at], level)].append(int(at))
-    return found
-
-
-def _flagged(result: Judgement, levels: Sequence[str]) -> Mapping[AlertLevel, NDArray[np.bool_]]:
-    """Return by level which runs are flagged; a run in a moved setup speaks for the setup alone."""
-    from step0_wandb.checks.columns import texts
-    from step0_wandb.checks.outcomes import Why
-
-    unspoken = texts(result.runs, "label") == ""
-    why = result.outcomes["gap"].why
-    found: dict[AlertLevel, NDArray[np.bool_]] = {}
-    if "broken" in levels:
-        found["broken"] = unspoken & (result.verdict == "broken")
-    if "suspect" in levels:
-        found["suspect"] = unspoken & result.needs_attention
-        found["moved"] = unspoken & (why == Why.MOVED)
-        found["doubted"] = unspoken & (why == Why.NOT_BELIEVED)
-    return found
-
-
-def _fresh(result: Judgement, *, since: datetime) -> NDArray[np.bool_]:
-    """Return which runs are young enough to alert about, or still run."""
-    runs = result.runs
-    fresh: NDArray[np.bool_] = ((runs["created_at"] >= since) | runs["state"].isin(ALIVE)).to_numpy(
-        dtype=bool
+    standing = _only(standing, exists)
+    fresh = _only(standing, lambda run: run.state in ALIVE or _created(run) >= now - settings.since)
+    # A run that passed when it came is told of in its setup's question.
+    before = zip(judgement.runs["run"], texts(judgement.runs, "verdict"), strict=True)
+    passed = {run for run, verdict in before if verdict in ("healthy", "no-range")}
+    by_channel: dict[str, list[Alert]] = defaultdict(list)
+    for (channel, subject), some in _only(clears, exists).items():
+        by_channel[channel].append(_alert(subject, some, presence))
+    return Selection(
+        frozenset(standing) | {subject for _, subject in clears},
+        tuple(
+            _alert(subject, some, presence)
+            for subject, some in fresh.items()
+            if subject.is_setup or some[0].run not in passed
+        ),
+        {channel: tuple(alerts) for channel, alerts in by_channel.items()},
     )
-    return fresh
 
 
-def _only(positions: _Positions, wanted: Callable[[int], bool]) -> _Positions:
+def subject_name(run: JudgedRun) -> str:
+    """Return what a run is called among what was alerted: each start under one run id alerts by itself."""
+    return run.run if run.start == 1 else f"{run.run}@{run.start}"
+
+
+def run_of(name: str) -> str:
+    """Return the key of the run that `subject_name` names.
+
+    Examples
+    --------
+    >>> run_of("team/rl/job7@2"), run_of("team/rl/job7")
+    ('team/rl/job7', 'team/rl/job7')
+    """
+    key, mark, start = name.rpartition("@")
+    return key if mark and start.isdecimal() else name
+
+
+def _subjects(run: JudgedRun, why: int, levels: Sequence[str], *, needs_attention: bool) -> Iterator[Subject]:
+    """Yield what one run gives to alert about; a run in a moved setup speaks for the setup alone."""
+    if run.label is not None:
+        return
+    if run.verdict == "broken" and "broken" in levels:
+        yield Subject(subject_name(run), "broken")
+    if "suspect" not in levels:
+        return
+    if needs_attention:
+        yield Subject(subject_name(run), "suspect")
+    if run.setup and why == Why.MOVED:
+        yield Subject(run.setup, "moved")
+    if run.setup and why == Why.NOT_BELIEVED:
+        yield Subject(run.setup, "doubted")
+
+
+def _clears(
+    store: Store, runs: Iterable[JudgedRun], *, now: datetime
+) -> dict[tuple[str, Subject], list[JudgedRun]]:
+    """Return by channel and subject the runs whose alert went out and is no longer true."""
+    healthy = {run.run: run for run in runs if run.verdict == "healthy" or run.label == "exclude"}
+    found: dict[tuple[str, Subject], list[JudgedRun]] = {}
+    for row in store.outbox.sent():
+        run = healthy.get(run_of(str(row["subject"])))
+        is_recent = datetime.fromisoformat(str(row["at"])) > now - _CLEAR_WITHIN
+        if run and row["level"] in ("broken", "suspect") and is_recent:
+            found[str(row["channel"]), Subject(str(row["subject"]), CLEAR)] = [run]
+    return found
+
+
+_Key = TypeVar("_Key", Subject, "tuple[str, Subject]")
+
+
+def _only(
+    subjects: Mapping[_Key, list[JudgedRun]], wanted: Callable[[JudgedRun], bool]
+) -> dict[_Key, list[JudgedRun]]:
     """Return the subjects with those of their runs that are wanted, if any is left."""
-    kept = {subject: [at for at in some if wanted(at)] for subject, some in positions.items()}
+    kept = {subject: [run for run in some if wanted(run)] for subject, some in subjects.items()}
     return {subject: some for subject, some in kept.items() if some}
 
 
-def _withdraw(store: Store, standing: _Positions, channels: Sequence[Channel]) -> None:
-    """Take messages back that nobody has got and that are not true any more."""
-    for queued in store.outbox.unsent():
-        message = queued.message
-        if message.channel not in channels or standing.keys().isdisjoint(message.subjects):
-            store.outbox.withdraw(queued.number)
+def _alert(subject: Subject, runs: Sequence[JudgedRun], presence: Mapping[str, RunPresence]) -> Alert:
+    """Return the alert; of a setup that is seen on a server and on disk the runs on the server count."""
+    on_server = any(presence[run.run].on_server for run in runs)
+    some = [run for run in runs if presence[run.run].on_server is on_server]
+    return Alert(subject, tuple(sorted(some, key=_age)), "server" if on_server else "disk")
+
+
+def _is_alerted(subject: Subject, alerted: set[Subject]) -> bool:
+    """Return whether people know: a run that was called broken is not called suspect later."""
+    graver = Subject(subject.name, "broken")
+    return subject in alerted or (subject.level == "suspect" and graver in alerted)
+
+
+def _created(run: JudgedRun) -> datetime:
+    return run.created_at or _EARLIEST
+
+
+def _age(run: JudgedRun) -> tuple[datetime, str]:
+    return (run.created_at or _LATEST, run.run)

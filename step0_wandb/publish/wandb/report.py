@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from step0_wandb.verdicts.coverage import blind_spots
 from step0_wandb.publish.html.chart import gravity, standing
 from step0_wandb.publish.html.page import basis, title_of
 from step0_wandb.records import ALIVE, FLAGGED
 from step0_wandb.text.formatting import MISSING, clean, count, number, shorten, web_url, when
+from step0_wandb.verdicts.coverage import blind_spots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -176,6 +176,12 @@ def build_report(
         _bullets(HOW_TO_READ),
     )
     return Report((Callout(GENERATED), Paragraph((f"{_summary(newest)} As of {when(as_of)}.",))), body)
+
+
+def report_page(app_url: str, project: str, report: str | None) -> str | None:
+    """Return the address of a report's page."""
+    title = TITLE.replace(" ", "-")
+    return f"{app_url}/{project}/reports/{title}--{report.rstrip('=')}" if report else None
 
 
 def code(text: str) -> str:

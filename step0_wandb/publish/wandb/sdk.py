@@ -1,8 +1,8 @@
 """The one place that writes with the wandb client and wandb-workspaces, as a program of its own.
 
-It reads one job as a line of JSON from stdin, and prints a line for each part that is done. `process`
-starts it, as a file: in a process of its own the client can neither touch a run, settings or handlers of
-the caller, nor outlive a deadline. When stdin ends, whoever started it is gone, and it ends at once; the
+It reads one job as JSON from stdin, and prints a line for each part. `process` starts it, as a file: in a
+process of its own the client can neither touch a run, settings or handlers of the caller, nor outlive a
+deadline. When the program that started it is gone, it removes the folder it works in and ends; the
 client's service process, which watches it, does the same.
 """
 
@@ -11,14 +11,18 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
 import sys
 import threading
+import time
+from base64 import b64decode
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import wandb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import wandb
 
 UPLOAD_S = 60
 SETTINGS: Mapping[str, Any] = {
@@ -41,13 +45,19 @@ SETTINGS: Mapping[str, Any] = {
 }
 """Of the sync's own run: nothing of the machine, its code or its output is sent, nothing waits for ever."""
 TRIES = 2
+LOOK_S = 0.2
+"""How often it looks whether it is still wanted."""
 VERDICTS = ("broken", "suspect", "no-range", "unchecked", "healthy")
 
 
 def main() -> None:
     """Do the job that stdin names."""
-    job = json.loads(sys.stdin.readline())
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    parent = os.getppid()
+    watch = threading.Thread(target=_end_with_parent, args=(parent,), daemon=True)
+    watch.start()
+    job = json.load(sys.stdin)
+    if job["parent"] != parent:  # it was gone before this program began
+        _leave()
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
         os.dup2(2, 1)  # what the client prints is no answer, and its service process holds no pipe of ours
         for part in write(job):
@@ -56,37 +66,32 @@ def main() -> None:
 
 
 def write(job: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    """Write what a job names; yield each part once it has arrived, or why it failed.
+    """Write what a job names; yield each part once the client is done with it, or why it failed.
 
-    The tables come first, since the report's panels need the run. The state comes last, in a session of
-    its own: it says what was written besides, and what a run logs has arrived when the run has ended well.
-    A part that fails does not keep the others from being written.
+    The tables come first, since the report's panels need the run. A part that fails does not keep the
+    others from being written. What a run logs is sent when the run has ended.
 
     Parameters
     ----------
     job : mapping
         As `process.Job` gives it.
     """
-    done = dict(job["state"]["written"]) if job["state"] else {}
     answers: list[dict[str, str]] = []
-    if job["tables"] or job["report"]:
-        with own_run(job) as run:
-            if job["tables"]:
-                answers.append(_tried("tables", log_tables, run, job["tables"]))
-            if job["report"]:
-                answers.append(_tried("report", save_report, job))
-    news = {answer["part"] for answer in answers if "error" not in answer}
+    with own_run(job) as run:
+        if job["tables"]:
+            answers.append(_try("tables", log_tables, run, job))
+        if job["report"]:
+            answers.append(_try("report", save_report, job))
+        if job["state"]:
+            answers.append(_try("state", log_state, run, job))
     yield from answers
-    if job["state"] and (job["state_is_news"] or news):
-        done |= {part: job["marks"][part] for part in news}
-        with own_run(job) as run:
-            answer = _tried("state", log_state, run, job, {**job["state"], "written": done})
-        yield answer
-    yield {"part": "run"}
+    yield {"part": "end"}
 
 
 def own_run(job: Mapping[str, Any]) -> wandb.Run:
     """Return the sync's own run of a project, resumed or begun."""
+    import wandb
+
     known = wandb.Settings.model_fields
     return wandb.init(
         entity=job["entity"],
@@ -99,7 +104,7 @@ def own_run(job: Mapping[str, Any]) -> wandb.Run:
     )
 
 
-def _tried(part: str, act: Callable[..., None], *given: Any) -> dict[str, str]:
+def _try(part: str, act: Callable[..., None], *arguments: Any) -> dict[str, str]:
     """Write one part and return the answer; the client gives up at once at an answer that is garbled.
 
     Each part may be tried twice: a row is sent once the client has all it needs, a report is saved at its
@@ -108,7 +113,7 @@ def _tried(part: str, act: Callable[..., None], *given: Any) -> dict[str, str]:
     answer = {"part": part}
     for _ in range(TRIES):
         try:
-            act(*given)
+            act(*arguments)
         except Exception as error:  # noqa: BLE001 - whatever the client raises, the other parts go on
             answer = {"part": part, "error": f"{type(error).__name__}: {error}"}
         else:
@@ -116,22 +121,30 @@ def _tried(part: str, act: Callable[..., None], *given: Any) -> dict[str, str]:
     return answer
 
 
-def log_tables(run: wandb.Run, tables: Mapping[str, Any]) -> None:
+def log_tables(run: wandb.Run, job: Mapping[str, Any]) -> None:
     """Log the tables, the counts and the chart as one row, so that panels show them together."""
-    row: dict[str, Any] = dict(tables["metrics"])
+    import wandb
+
+    tables = job["tables"]
+    row: dict[str, Any] = {**tables["metrics"], "step0/written": tables["written"]}
     for name, table in tables["tables"].items():
         row[name] = wandb.Table(columns=table["columns"], data=table["rows"], allow_mixed_types=True)
-    if tables["picture"]:
-        row["gaps"] = wandb.Image(tables["picture"])
+    if job["picture"]:
+        picture = Path("gaps.png").absolute()
+        picture.write_bytes(b64decode(job["picture"]))
+        row["gaps"] = wandb.Image(str(picture))
     run.log(row)
 
 
-def log_state(run: wandb.Run, job: Mapping[str, Any], state: Mapping[str, Any]) -> None:
-    """Log the travelling state as a new version of its artifact, and wait until the server has it."""
+def log_state(run: wandb.Run, job: Mapping[str, Any]) -> None:
+    """Log the shared state as a new version of its artifact, and wait until the client has sent it."""
+    import wandb
+
+    state = job["state"]
     summary = {name: state[name] for name in ("schema", "written_at", "runs")}
     artifact = wandb.Artifact(job["artifact"], job["artifact"], metadata=summary)
     with artifact.new_file(job["file"], encoding="utf-8") as file:
-        json.dump(state, file, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        json.dump(state, file, sort_keys=True, ensure_ascii=True, allow_nan=False)
     run.log_artifact(artifact).wait(timeout=UPLOAD_S)
 
 
@@ -211,9 +224,19 @@ def _workspaces() -> Any:
     return importlib.import_module("wandb_workspaces.reports.v2")
 
 
-def _end_with_parent() -> None:
-    """Wait until the other end of stdin closes; then end."""
-    sys.stdin.read()
+def _end_with_parent(parent: int) -> None:
+    """Wait until the program that started this one is gone; then end."""
+    while os.getppid() == parent:
+        time.sleep(LOOK_S)
+    _leave()
+
+
+def _leave() -> None:
+    """Remove the folder that the parent can no longer remove, and end."""
+    folder = Path.cwd()
+    for _ in range(3):  # the client's service process may still write into it
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(LOOK_S)
     os._exit(1)
 
 

@@ -1,50 +1,47 @@
-"""The state that travels: what another machine needs to go on, as one small JSON document.
+"""The shared state: what other machines need of this store, as one small JSON document in W&B.
 
-It lies in W&B as an artifact of the sync's own run. A sync with an empty store starts from it, and a
-single run is judged by its ranges where there is no store. Whoever may write to the project can change
-it, so what is read back is taken apart field by field.
+It lies there as an artifact of the sync's own run. A sync with an empty store starts from it, machines
+that sync the same project merge each other's, and a single run is judged by its ranges where there is no
+store. `state_document` reads it.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from pydantic import (  # noqa: TC002 - pydantic reads the annotations
-    AfterValidator,
-    AwareDatetime,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-)
-
-from step0_wandb.errors import SourceError, UsageError
-from step0_wandb.records import SetupRange
-from step0_wandb.store import Accept, Label, Mute, Retraction
-from step0_wandb.store.outbox import AlertLevel, Channel  # noqa: TC001 - as above
+from step0_wandb.store import Accept, Label, Mute
+from step0_wandb.store.outbox import AlertLevel, Subject  # noqa: TC001 - pydantic reads it
 from step0_wandb.store.people import BY_TAG
 from step0_wandb.text.json_documents import document
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from step0_wandb.records import Json, JudgedRun
-    from step0_wandb.store import Store
+    from step0_wandb.records import Json, JudgedRun, SetupRange
+    from step0_wandb.store import Retraction, Store
 
-VERSION = 1
-"""Of the document; a reader refuses a later one and takes what it knows of an equal one."""
+VERSION: Final = 2
+"""Of the document; a reader refuses a later one and takes what it knows of an earlier one."""
+RETRACTIONS_EXPIRE: Final = timedelta(days=180)
+"""After this long no store is left that could bring back what was removed."""
+MOST_RANGES, MOST_PEOPLE, MOST_ALERTED, MOST_RETRACTIONS = 5_000, 20_000, 50_000, 2_000
+"""Records of each kind; of more the newest are written, and a document with more is damaged."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _DIGITS = 12
 """Of a float in a fingerprint: the last bits differ between machines that fit the same runs."""
 
 
+_OF_ONE_VERSION: Final = ("written_at", "written", "writer", "token", "claims", "report")
+"""What differs between versions that say the same of runs and people."""
+
+
 @dataclass(frozen=True, slots=True)
-class Share:
-    """What of a store concerns one project that a sync writes to.
+class Scope:
+    """Which runs of a store belong to one project that a sync writes to.
 
     Attributes
     ----------
@@ -65,11 +62,21 @@ class Share:
 
     def has(self, key: str) -> bool:
         """Return whether a run, by its key, belongs to the project."""
-        return self.takes(key.rpartition("/")[0])
+        return self.has_project(key.rpartition("/")[0])
 
-    def takes(self, home: str) -> bool:
+    def has_project(self, home: str) -> bool:
         """Return whether the runs of a project belong to this one."""
         return self.everything or home == self.project or (self.takes_rest and home not in self.others)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a machine is about to send in a channel that does not drop repeats, and since when."""
+
+    channel: str
+    subject: str
+    level: AlertLevel
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +96,17 @@ class State:
     labels : tuple of Label
         From the shell; tags are read from the runs anyway.
     retractions : tuple of Retraction
-        Labels and mutes that were taken back, which no other store is to bring back.
+        Labels and mutes that were removed, which no other store is to bring back.
     alerted : tuple of dict
-        As `Store.alerted` gives them.
+        As `Outbox.sent` gives them.
     report : str or None
         Id of the project's report.
     written : mapping of str to str
-        Fingerprints of what was last written beside this state, by part.
+        Fingerprints of what was last written besides this state, by part.
+    writer, token : str
+        The store that wrote it, by a random id, and this very version, by another one.
+    claims : tuple of Claim
+        What that store is about to send.
     """
 
     project: str
@@ -110,113 +121,142 @@ class State:
     alerted: tuple[dict[str, Json], ...] = ()
     report: str | None = None
     written: Mapping[str, str] = field(default_factory=dict)
+    writer: str = ""
+    token: str = ""
+    claims: tuple[Claim, ...] = ()
 
     def document(self) -> dict[str, Json]:
         """Return the state as plain JSON."""
-        return document("state", **{item.name: getattr(self, item.name) for item in fields(self)})
+        plain = document("state", **{item.name: getattr(self, item.name) for item in fields(self)})
+        return plain | {"schema": f"step0/state/{VERSION}"}
 
     def fingerprint(self) -> str:
-        """Return what is the same for every state that says the same, whenever it was written."""
-        return fingerprint({**self.document(), "written_at": None, "written": None})
+        """Return what is the same for every state that says the same, whoever wrote it and when."""
+        own: dict[str, Json] = dict.fromkeys(_OF_ONE_VERSION)
+        return fingerprint(self.document() | own)
 
 
-def export_state(store: Store, share: Share, runs: Sequence[JudgedRun], *, now: datetime) -> State:
-    """Return what of a store is to travel with one project.
+def export_state(store: Store, scope: Scope, runs: Sequence[JudgedRun], *, now: datetime) -> State:
+    """Return what of a store one project's state holds.
 
     Parameters
     ----------
     runs : sequence of JudgedRun
-        Those of the share.
+        Those of the scope.
     """
     setups = {run.setup for run in runs if run.setup}
-    known = {item.setup for item in store.verdicts.ranges()}
+    ranges = store.verdicts.ranges()
+    known = {item.setup for item in ranges}
 
     def concerns(name: str) -> bool:
-        """Return whether a run or a setup of that name belongs to the share."""
-        return name in setups if name in known else share.has(name)
+        """Return whether a run or a setup of that name belongs to the scope."""
+        return name in setups if name in known else scope.has(name)
 
     counts: dict[str, int] = {}
     for run in runs:
         counts[run.verdict] = counts.get(run.verdict, 0) + 1
+    people = store.people
+    labels = [one for run, one in people.labels().items() if scope.has(run) and one.who != BY_TAG]
+    retractions = [
+        one for one in people.retractions() if concerns(one.name) and one.at > now - RETRACTIONS_EXPIRE
+    ]
+    alerted = [item for item in store.outbox.sent() if concerns(str(item["subject"]))]
     return State(
-        project=share.project,
+        project=scope.project,
         written_at=now,
         runs=len(runs),
         counts=counts,
-        ranges=tuple(item for item in store.verdicts.ranges() if item.setup in setups),
-        labels=tuple(
-            label for run, label in store.people.labels().items() if share.has(run) and label.who != BY_TAG
-        ),
-        accepts=tuple(accept for setup, accept in store.people.accepts().items() if concerns(setup)),
-        mutes=tuple(mute for setup, mute in store.people.mutes().items() if concerns(setup)),
-        retractions=tuple(word for word in store.people.retractions() if concerns(word.name)),
-        alerted=tuple(item for item in store.outbox.sent() if concerns(str(item["subject"]))),
+        ranges=tuple([item for item in ranges if item.setup in setups][:MOST_RANGES]),
+        labels=_newest(labels, MOST_PEOPLE, _at),
+        accepts=_newest([one for name, one in people.accepts().items() if concerns(name)], MOST_PEOPLE, _at),
+        mutes=_newest([one for name, one in people.mutes().items() if concerns(name)], MOST_PEOPLE, _at),
+        retractions=_newest(retractions, MOST_RETRACTIONS, _at),
+        alerted=_newest(alerted, MOST_ALERTED, lambda item: str(item["at"])),
     )
 
 
-def import_state(store: Store, state: State, *, now: datetime) -> None:
-    """Take over what another store knows; of several words on the same thing the latest stays.
+_Item = TypeVar("_Item")
 
-    Taking something back is a word too. So the stores of several machines that sync one project come to
-    know the same, whichever of them writes last.
+
+def _at(said: Label | Accept | Mute | Retraction) -> datetime:
+    return said.at
+
+
+def _newest(items: list[_Item], most: int, at: Callable[[_Item], Any]) -> tuple[_Item, ...]:
+    """Return all items in their order, or the newest where they are too many."""
+    if len(items) <= most:
+        return tuple(items)
+    limit = sorted(map(at, items), reverse=True)[most - 1]
+    return tuple([item for item in items if at(item) >= limit][:most])
+
+
+def merge_state(store: Store, scope: Scope, state: State, *, now: datetime) -> None:
+    """Take over what another store knows; of several labels on the same run the latest stays.
+
+    A removal counts as one. So the stores of several machines that sync one project come to know the
+    same, whichever of them writes last. What a state says of runs of other projects is ignored, and so
+    are its accepts and mutes of a setup that has runs outside the project: they are not its to decide.
     """
-    labels, accepts, mutes = store.people.labels(), store.people.accepts(), store.people.mutes()
+    people = store.people
+    labels, accepts, mutes = people.labels(), people.accepts(), people.mutes()
+    own = _OwnSetups(store, scope)
+    removed_at = {(one.what, one.name): one.at for one in people.retractions()}
+    news = [
+        one
+        for one in state.retractions
+        if (scope.has(one.name) if one.what == "label" else own.has(one.name))
+        and now - RETRACTIONS_EXPIRE < one.at <= _soon(now)
+        and removed_at.get((one.what, one.name), _NEVER) < one.at
+    ]
     with store.transaction():
-        for word in state.retractions:
-            store.people.retract(word)
-        retracted = {(word.what, word.name): word.at for word in store.people.retractions()}
+        people.retract_all(news)
+        removed_at |= {(one.what, one.name): one.at for one in news}
         for label in state.labels:
             known = labels.get(label.run)
             is_later = known is None or known.who == BY_TAG or known.at < label.at
-            if is_later and label.at > retracted.get(("label", label.run), _NEVER):
-                store.people.save(label)
+            if scope.has(label.run) and is_later and label.at > removed_at.get(("label", label.run), _NEVER):
+                people.save(_dated(label, now))
         for accept in state.accepts:
-            is_later = accept.setup not in accepts or accepts[accept.setup].at < accept.at
-            if is_later and accept.at > retracted.get(("accept", accept.setup), _NEVER):
-                store.people.save(accept)
+            known_accept = accepts.get(accept.setup)
+            is_later = known_accept is None or known_accept.at < accept.at
+            removed = removed_at.get(("accept", accept.setup), _NEVER)
+            if own.has(accept.setup) and is_later and accept.at > removed:
+                people.save(_dated(accept, now))
         for mute in state.mutes:
-            is_later = mute.setup not in mutes or mutes[mute.setup].at < mute.at
-            if is_later and mute.until > now and mute.at > retracted.get(("mute", mute.setup), _NEVER):
-                store.people.save(mute)
-        store.outbox.restore(state.alerted)
+            known_mute = mutes.get(mute.setup)
+            is_later = (known_mute is None or known_mute.at < mute.at) and mute.until > now
+            if own.has(mute.setup) and is_later and mute.at > removed_at.get(("mute", mute.setup), _NEVER):
+                people.save(_dated(mute, now))
+        store.outbox.restore(item for item in state.alerted if _is_own(item, scope, own))
 
 
-class DamagedStateError(SourceError):
-    """The document is none of ours, or does not hold what it should."""
+def _is_own(item: Mapping[str, Json], scope: Scope, own: _OwnSetups) -> bool:
+    name = str(item["subject"])
+    is_setup = Subject(name, cast("AlertLevel", item["level"])).is_setup
+    return own.has(name) if is_setup else scope.has(name)
 
 
-class NewerStateError(UsageError):
-    """The document was written by a later version of this program."""
+class _OwnSetups:
+    """The setups whose stored runs all belong to one project."""
+
+    def __init__(self, store: Store, scope: Scope) -> None:
+        self._foreign = {setup for setup, home in store.runs.setup_projects() if not scope.has_project(home)}
+
+    def has(self, setup: str) -> bool:
+        return setup not in self._foreign
 
 
-def read_state(text: str | bytes) -> State:
-    """Return the state that a document holds.
+_Said = TypeVar("_Said", Label, Accept, Mute)
 
-    Raises
-    ------
-    NewerStateError
-        A later version has written it.
-    DamagedStateError
-        It cannot be read.
-    """
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DamagedStateError(f"the state is no JSON: {error}") from None
-    name, _, version = str(found.get("schema") if isinstance(found, dict) else "").rpartition("/")
-    if name != "step0/state" or not version.isdigit():
-        raise DamagedStateError("the state has another form than step0-wandb gives it")
-    if int(version) > VERSION:
-        raise NewerStateError(
-            f"the state was written by a later step0-wandb (version {int(version)}, known is {VERSION})",
-            "Upgrade: pip install -U step0-wandb.",
-        )
-    try:
-        return _Document.model_validate(found).state()
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise DamagedStateError(f"the state is damaged: {where}: {first['msg']}") from None
+
+def _soon(now: datetime) -> datetime:
+    """Return the end of what clocks of other machines may show."""
+    return now + timedelta(hours=1)
+
+
+def _dated(said: _Said, now: datetime) -> _Said:
+    """Return a record that is not dated ahead: else nothing said later could ever replace it."""
+    return said if said.at <= _soon(now) else replace(said, at=now)
 
 
 def fingerprint(value: Any) -> str:
@@ -231,59 +271,3 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _rounded(part) for key, part in value.items()}
     return [_rounded(part) for part in value] if isinstance(value, list) else value
-
-
-Record = TypeVar("Record", SetupRange, Label, Accept, Mute, Retraction)
-
-
-def _in_utc(record: Record) -> Record:
-    """Return a record with its times in UTC; a time without a zone says nothing."""
-    values: dict[str, Any] = {item.name: getattr(record, item.name) for item in fields(record)}
-    for name, value in values.items():
-        if isinstance(value, datetime):
-            if value.tzinfo is None:
-                raise ValueError(f"{name} has no time zone")
-            values[name] = value.astimezone(UTC)
-    return type(record)(**values)
-
-
-class _Alerted(BaseModel):
-    channel: Channel
-    subject: str
-    level: AlertLevel
-    at: AwareDatetime
-
-
-class _Document(BaseModel):
-    """The records themselves say which fields there are; what a later program adds is left aside."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    project: str
-    written_at: AwareDatetime
-    runs: int = Field(ge=0)
-    counts: dict[str, int] = Field(default_factory=dict)
-    ranges: list[Annotated[SetupRange, AfterValidator(_in_utc)]] = Field(default_factory=list)
-    labels: list[Annotated[Label, AfterValidator(_in_utc)]] = Field(default_factory=list)
-    accepts: list[Annotated[Accept, AfterValidator(_in_utc)]] = Field(default_factory=list)
-    mutes: list[Annotated[Mute, AfterValidator(_in_utc)]] = Field(default_factory=list)
-    retractions: list[Annotated[Retraction, AfterValidator(_in_utc)]] = Field(default_factory=list)
-    alerted: list[_Alerted] = Field(default_factory=list)
-    report: str | None = None
-    written: dict[str, str] = Field(default_factory=dict)
-
-    def state(self) -> State:
-        return State(
-            project=self.project,
-            written_at=self.written_at.astimezone(UTC),
-            runs=self.runs,
-            counts=self.counts,
-            ranges=tuple(self.ranges),
-            labels=tuple(self.labels),
-            accepts=tuple(self.accepts),
-            mutes=tuple(self.mutes),
-            retractions=tuple(self.retractions),
-            alerted=tuple({**dict(part), "at": part.at.astimezone(UTC).isoformat()} for part in self.alerted),
-            report=self.report,
-            written=self.written,
-        )

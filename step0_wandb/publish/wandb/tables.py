@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from step0_wandb.publish.html.chart import gravity, standing
 from step0_wandb.records import ALIVE, FLAGGED, VERDICTS
 from step0_wandb.text.formatting import clean, shorten, web_url
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from step0_wandb.records import JudgedRun, SetupRange
 
 Cell = str | float | int | bool | None
 
 MOST_RUNS = 1000
-"""Rows of the table of runs. Every change uploads it anew, and 1,000 rows take about 300 KB."""
+"""Rows of the table of runs. Every change uploads it again, and 1,000 rows take about 300 KB."""
 MOST_SETUPS = 1000
+_FORMULA = ("=", "+", "-", "@")
 TEXT_LENGTH = 200
 """Of a cell; longer texts are cut in the middle."""
 
@@ -48,6 +49,29 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What the own run logs in one row: tables by name, and counts.
+
+    Attributes
+    ----------
+    written : str
+        The fingerprint of all of it, which the row holds too, so that it can be looked for.
+    """
+
+    tables: Mapping[str, Table]
+    metrics: Mapping[str, int]
+    written: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """Return them as plain JSON."""
+        tables = {
+            name: {"columns": list(table.columns), "rows": [list(row) for row in table.rows]}
+            for name, table in self.tables.items()
+        }
+        return {"tables": tables, "metrics": dict(self.metrics)}
 
 
 def setups_table(setups: Sequence[SetupRange]) -> Table:
@@ -98,7 +122,9 @@ def _run_row(run: JudgedRun) -> tuple[Cell, ...]:
 
 def _cell(value: Cell) -> Cell:
     if isinstance(value, str):
-        return shorten(clean(value), TEXT_LENGTH)
+        text = shorten(clean(value), TEXT_LENGTH - 1)
+        # A table is exported to spreadsheets, where these would begin a formula.
+        return f"'{text}" if text.startswith(_FORMULA) else text
     if isinstance(value, float) and not math.isfinite(value):
         return None  # a column of numbers can hold nothing else
     return value
