@@ -20,12 +20,13 @@ import json
 import sqlite3
 import struct
 import zlib
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from step0_wandb.records import Json
 
@@ -42,7 +43,7 @@ _WINDOW = -15
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
-_ODD = (zlib.error, struct.error, ValueError, TypeError, LookupError, AttributeError)
+_ODD = (zlib.error, struct.error, ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 """What reading raises where bytes are not as they were written."""
 
 
@@ -50,6 +51,24 @@ class DamagedError(sqlite3.DatabaseError):
     """A value in the file is not as it was written; told like the damage that SQLite finds by itself."""
 
     sqlite_errorname = "SQLITE_CORRUPT"
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Have whatever goes wrong inside told as damage of the file, by what was read.
+
+    A flipped bit, or a record of a later program, shows as nearly any error: an unknown field, a date
+    beyond the calendar, text in a column of numbers.
+
+    Raises
+    ------
+    DamagedError
+        Something went wrong.
+    """
+    try:
+        yield
+    except _ODD as error:
+        raise DamagedError(f"{what} cannot be read: {error}") from error
 
 
 def parsed(text: str | bytes) -> Json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sqlite3
+import warnings
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
@@ -16,7 +17,9 @@ from sqlalchemy.pool import NullPool
 
 from step0_wandb.errors import StoreBusyError, StoreError
 from step0_wandb.store import versions
+from step0_wandb.store.codec import DamagedError
 from step0_wandb.store.schema import VERSION
+from step0_wandb.text.formatting import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,6 +112,7 @@ def open_to_write(path: Path) -> File:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
         connection = _connect(lambda: _sqlite(path, "rwc"), begin="BEGIN IMMEDIATE")
         undo.callback(connection.close)
+        _keep_copy(connection, path)
         _update(connection, path)
         _raw(connection).execute("PRAGMA journal_mode = WAL")
         undo.pop_all()
@@ -178,13 +182,15 @@ def explained(path: Path) -> Iterator[None]:
         yield
     except (DBAPIError, sqlite3.Error, UnicodeDecodeError) as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
-        # SQLite's message may quote a name that is damaged, which cannot even be raised.
-        damaged = "SQLITE_CORRUPT" if isinstance(cause, UnicodeDecodeError) else ""
-        name = getattr(cause, "sqlite_errorname", damaged)
+        # The driver has no name for text that is not UTF-8; its message quotes it.
+        is_text = isinstance(cause, UnicodeDecodeError) or "decode to UTF-8" in str(cause)
+        name = getattr(cause, "sqlite_errorname", None) or ("SQLITE_CORRUPT" if is_text else "")
         found = next((reason for prefix, reason in _REASONS.items() if name.startswith(prefix)), None)
         if found is None:
             raise
-        raise found.error(f"the store {path} {found.what}", found.hint) from error
+        # What is damaged may be the name of a run, which came from outside.
+        detail = f": {clean(str(cause))}" if isinstance(cause, DamagedError) else ""
+        raise found.error(f"the store {path} {found.what}{detail}", found.hint) from error
 
 
 @contextmanager
@@ -215,13 +221,18 @@ class _Reason:
 
 
 _ELSEWHERE = "Name another place with --store, or `store` in the settings."
+_DAMAGED = _Reason("is damaged", "Move it away; the next sync makes a new one.")
 _REASONS = {
     "SQLITE_BUSY": _Reason("is locked by another program", "Close it there, then run again.", StoreBusyError),
     "SQLITE_LOCKED": _Reason(
         "is locked by another program", "Close it there, then run again.", StoreBusyError
     ),
     "SQLITE_NOTADB": _Reason("is no SQLite database", "Name another file; this one was not touched."),
-    "SQLITE_CORRUPT": _Reason("is damaged", "Move it away; the next sync makes a new one."),
+    "SQLITE_CORRUPT": _DAMAGED,
+    # The statements are always the same: what they do not find, or find twice, was changed in the file.
+    "SQLITE_ERROR": _DAMAGED,
+    "SQLITE_CONSTRAINT": _DAMAGED,
+    "SQLITE_MISMATCH": _DAMAGED,
     "SQLITE_FULL": _Reason(
         "cannot be written: the disk is full", "Nothing was changed. Make room, then run again."
     ),
@@ -265,11 +276,19 @@ def _lock(path: Path) -> FileLock:
     holder = f" ({place.read_text(encoding='utf-8', errors='replace')[:80]})" if place.exists() else ""
     lock = FileLock(place, timeout=0, mode=0o600)
     try:
-        lock.acquire()
+        with warnings.catch_warnings(record=True) as fallback:
+            warnings.simplefilter("always")
+            lock.acquire()
     except Timeout:
         if not place.exists():
             place.touch()  # says why that cannot be, where no file can be made; FileLock waits there too
         raise StoreBusyError(f"the store {path} is busy: another step0-wandb writes it{holder}") from None
+    except NotImplementedError:  # as below, said by older versions of filelock
+        raise StoreError(
+            f"the store {path} cannot be locked: its file system has no file locks (flock)", _ELSEWHERE
+        ) from None
+    if fallback:  # flock answers ENOSYS, as on Lustre: the file itself is the lock, with its own text
+        return lock
     place.write_text(f"process {os.getpid()} on {platform.node()}", encoding="utf-8")
     return lock
 
@@ -285,6 +304,20 @@ def _update(connection: Connection, path: Path) -> None:
             versions.create(connection)
         else:
             versions.upgrade(connection)
+
+
+def _keep_copy(connection: Connection, path: Path) -> None:
+    """Copy a store of an older version to ``NAME.vN`` before it is upgraded, in place of an earlier copy."""
+    version = versions.version_of(connection, path)
+    connection.rollback()
+    if version in (versions.EMPTY, VERSION):
+        return
+    copy, unfinished = _beside(path, f".v{version}"), _beside(path, f".v{version}.part")
+    unfinished.unlink(missing_ok=True)
+    os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL, 0o600))
+    with closing(sqlite3.connect(unfinished)) as target:
+        _raw(connection).backup(target)
+    unfinished.replace(copy)
 
 
 def _open_unlocked(path: Path) -> File:
@@ -330,6 +363,8 @@ def _configured(connection: sqlite3.Connection) -> sqlite3.Connection:
     connection.execute("PRAGMA foreign_keys = 1")
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute(f"PRAGMA page_size = {_PAGE}")
+    # A full TMPDIR would otherwise be reported as a full disk under the store.
+    connection.execute("PRAGMA temp_store = MEMORY")
     return connection
 
 

@@ -30,7 +30,7 @@ class Notes:
         """Return a note; None where there is none."""
         with self._database.transaction() as connection:
             text = connection.execute(select(meta.c.value).where(meta.c.key == key)).scalar()
-        return parsed(text) if text is not None else None
+            return parsed(text) if text is not None else None
 
     def put(self, key: str, value: Json) -> None:
         """Write a note, replacing an earlier one."""

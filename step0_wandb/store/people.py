@@ -10,7 +10,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from step0_wandb.records import LabelName  # noqa: TC001 - as above
-from step0_wandb.store.codec import parsed
+from step0_wandb.store.codec import parsed, reading
 from step0_wandb.store.notes import Notes
 from step0_wandb.store.outbox import Outbox
 from step0_wandb.store.schema import accepts, labels, mutes, runs
@@ -175,7 +175,8 @@ class PeopleStore:
             "Sequence[tuple[Literal['label', 'accept', 'mute'], str, str]]",
             self._notes.get(_RETRACTIONS) or (),
         )
-        return tuple(Retraction(what, name, datetime.fromisoformat(at)) for what, name, at in kept)
+        with reading("a retraction"):
+            return tuple(Retraction(what, name, datetime.fromisoformat(at)) for what, name, at in kept)
 
     def end_mutes(self, *, now: datetime) -> None:
         """Delete the mutes that are over; the alerts they held back are due again."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from step0_wandb.records import HistoryRow, RunFacts, RunRecord, Step0
-from step0_wandb.store.codec import parsed
+from step0_wandb.store.codec import parsed, reading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,6 +24,7 @@ Columns = dict[str, Any]
 """Values by column, as SQLAlchemy takes them; `schema` has their types."""
 
 METRICS = ("ppo_kl", "clip_frac", "gap")
+_STATUSES = ("found", "pending", "no-step0")
 
 
 def identity_columns(record: RunRecord) -> Columns:
@@ -81,9 +82,10 @@ def facts_columns(facts: RunFacts, rows: Sequence[HistoryRow], plans: Plans) -> 
 
 def record_of(row: Row[Any], templates: Templates) -> RunRecord:
     """Return the run as its source gave it."""
-    return identity_of(
-        row, config=templates.unpack(row.config_template, row.config), rows=rows_of(row, templates)
-    )
+    with reading(f"the run {row.run}"):
+        return identity_of(
+            row, config=templates.unpack(row.config_template, row.config), rows=rows_of(row, templates)
+        )
 
 
 def identity_of(
@@ -119,7 +121,9 @@ def rows_of(row: Row[Any], templates: Templates) -> tuple[HistoryRow, ...]:
 
 def step0_of(row: Row[Any], rows: Sequence[HistoryRow] = ()) -> Step0:
     """Return step 0 of the run; without the history rows its own row is empty."""
-    values = {name: getattr(row, name) for name in METRICS}
+    if row.step0 not in _STATUSES:
+        raise ValueError(f"{row.step0!r} is not a status")
+    values: dict[str, Any] = {name: _checked(getattr(row, name)) for name in METRICS}
     for name in row.nan_metrics.split():
         values[name] = math.nan
     return Step0(
@@ -136,11 +140,12 @@ def step0_of(row: Row[Any], rows: Sequence[HistoryRow] = ()) -> Step0:
 
 def facts_of(row: Row[Any], plans: Plans, rows: Sequence[HistoryRow] = ()) -> RunFacts:
     """Return what profiles and settings made of the run."""
-    plan = plans.get(row.plan_id) if row.plan_id is not None else None
-    step0 = step0_of(row, rows)
-    if plan is not None and row.observed is not None:
-        step0 = replace(step0, observed=_unpacked(row.observed, plan))
-    return RunFacts(step0, row.setup, plan)
+    with reading(f"the run {row.run}"):
+        plan = plans.get(row.plan_id) if row.plan_id is not None else None
+        step0 = step0_of(row, rows)
+        if plan is not None and row.observed is not None:
+            step0 = replace(step0, observed=_unpacked(row.observed, plan))
+        return RunFacts(step0, row.setup, plan)
 
 
 def _packed(facts: RunFacts) -> bytes:
@@ -187,6 +192,12 @@ def _merged(rows: Sequence[HistoryRow], used: Sequence[int]) -> dict[str, float]
     for at in reversed(used):
         values |= rows[at].values
     return values
+
+
+def _checked(value: object) -> float | None:
+    if value is not None and not isinstance(value, int | float):
+        raise TypeError(f"{str(value)[:40]!r} is not a number")
+    return value
 
 
 def _number(value: float | None) -> float | None:

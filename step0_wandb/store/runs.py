@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from sqlalchemy import and_, func, or_, select, update
 
 from step0_wandb.records import ALIVE, HistoryRow, chunks
+from step0_wandb.store.codec import reading
 from step0_wandb.store.columns import Wanted, columns_of, frame_of
 from step0_wandb.store.notes import Notes
 from step0_wandb.store.rows import facts_columns, facts_of, identity_of, record_of, rows_of, tags_text
@@ -180,7 +181,8 @@ class RunStore:
         wanted = Wanted(tuple(config), tuple(metrics))
         with self._database.transaction() as connection:
             rows = sorted(self._columns(connection, wanted, starts), key=itemgetter("run"))
-        return frame_of(rows, wanted)
+            with reading("a run"):
+                return frame_of(rows, wanted)
 
     # ── what changes ────────────────────────────────────────────────────────
 
@@ -257,7 +259,9 @@ class RunStore:
                 if wanted.config
                 else {}
             )
-            run, facts = identity_of(row, config=config, rows=rows), facts_of(row, database.plans, rows)
+            with reading(f"the run {row.run}"):
+                run = identity_of(row, config=config, rows=rows)
+            facts = facts_of(row, database.plans, rows)
             yield {
                 **columns_of(run, facts),
                 "run": row.run,

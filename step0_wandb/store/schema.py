@@ -23,6 +23,8 @@ from sqlalchemy import (
     TypeDecorator,
 )
 
+from step0_wandb.store.codec import DamagedError
+
 if TYPE_CHECKING:
     from sqlalchemy import Dialect
 
@@ -48,7 +50,10 @@ class UtcTime(TypeDecorator[datetime]):
     def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
         """Return the moment, in UTC."""
         del dialect
-        return None if value is None else _EPOCH + timedelta(microseconds=value)
+        try:
+            return None if value is None else _EPOCH + timedelta(microseconds=value)
+        except (TypeError, OverflowError) as error:
+            raise DamagedError(f"{str(value)[:40]!r} is not a time") from error
 
 
 def clean(text: str) -> str:
@@ -67,6 +72,13 @@ class Words(TypeDecorator[str]):
         del dialect
         return None if value is None else clean(value)
 
+    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
+        """Return the text."""
+        del dialect
+        if value is not None and not isinstance(value, str):
+            raise DamagedError(f"{str(value)[:40]!r} is not a text")
+        return value
+
 
 metadata = MetaData()
 
@@ -78,14 +90,14 @@ sources = Table(
     Column("id", Integer, primary_key=True),
     Column("source", Words, nullable=False, unique=True),
     Column("read_at", UtcTime),
-    Column("cursor", Text),
+    Column("cursor", Words),
 )
 
 templates = Table(
     "templates",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("kind", Text, nullable=False),
+    Column("kind", Words, nullable=False),
     Column("digest", LargeBinary, nullable=False, unique=True),
     Column("body", LargeBinary, nullable=False),
 )
@@ -95,7 +107,7 @@ plans = Table(
     "plans",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("body", Text, nullable=False, unique=True),
+    Column("body", Words, nullable=False, unique=True),
 )
 """Check plans as JSON, each once."""
 
@@ -111,13 +123,13 @@ runs = Table(
     Column("policy", Words),
     Column("start", Integer, nullable=False, server_default="1"),
     Column("superseded_by", Words, index=True),
-    Column("origin", Text, nullable=False),
+    Column("origin", Words, nullable=False),
     Column("name", Words, nullable=False),
     Column("url", Words),
     Column("user", Words),
     Column("group", Words),
     Column("job_type", Words),
-    Column("tags", Text),
+    Column("tags", Words),
     Column("created_at", UtcTime),
     Column("state", Words, nullable=False),
     Column("deleted_at", UtcTime),
@@ -127,19 +139,19 @@ runs = Table(
     Column("config", LargeBinary, nullable=False),
     Column("rows_template", ForeignKey("templates.id"), nullable=False),
     Column("rows", LargeBinary, nullable=False),
-    Column("conflict", Text),
+    Column("conflict", Words),
     # what profiles and settings make of it
-    Column("step0", Text, nullable=False),
-    Column("profile", Text),
-    Column("note", Text, nullable=False),
+    Column("step0", Words, nullable=False),
+    Column("profile", Words),
+    Column("note", Words, nullable=False),
     Column("fit", Boolean, nullable=False),
     Column("step", Float),
     Column("ppo_kl", Float),
     Column("clip_frac", Float),
     Column("gap", Float),
     Column("gap_metric", Words),
-    Column("nan_metrics", Text, nullable=False),
-    Column("step0_row", Text),
+    Column("nan_metrics", Words, nullable=False),
+    Column("step0_row", Words),
     Column("setup", Words),
     Column("plan_id", ForeignKey("plans.id")),
     Column("observed", LargeBinary),
@@ -178,7 +190,7 @@ verdicts = Table(
     "verdicts",
     metadata,
     Column("run", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-    Column("verdict", Text, nullable=False),
+    Column("verdict", Words, nullable=False),
     Column("digest", LargeBinary, nullable=False),
     Column("template", ForeignKey("templates.id"), nullable=False),
     Column("body", LargeBinary, nullable=False),
@@ -190,7 +202,7 @@ ranges = Table(
     "ranges",
     metadata,
     Column("setup", Words, primary_key=True),
-    Column("profile", Text, nullable=False),
+    Column("profile", Words, nullable=False),
     Column("gap_metric", Words),
     Column("n", Integer, nullable=False),
     Column("center", Float),
@@ -201,7 +213,7 @@ ranges = Table(
     Column("sigma", Float),
     Column("df", Float),
     Column("alpha", Float, nullable=False),
-    Column("basis", Text, nullable=False),
+    Column("basis", Words, nullable=False),
     Column("accepted", Boolean, nullable=False),
     Column("note", Words, nullable=False),
     Column("last_run", UtcTime),
@@ -215,7 +227,7 @@ labels = Table(
     "labels",
     metadata,
     Column("run", Words, primary_key=True),
-    Column("label", Text, nullable=False),
+    Column("label", Words, nullable=False),
     Column("why", Words, nullable=False),
     Column("who", Words, nullable=False),
     Column("at", UtcTime, nullable=False),
@@ -244,8 +256,8 @@ outbox = Table(
     "outbox",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("channel", Text, nullable=False),
-    Column("severity", Text, nullable=False),
+    Column("channel", Words, nullable=False),
+    Column("severity", Words, nullable=False),
     Column("title", Words, nullable=False),
     Column("text", Words, nullable=False),
     Column("entity", Words, nullable=False),
@@ -261,9 +273,9 @@ outbox = Table(
 alerted = Table(
     "alerted",
     metadata,
-    Column("channel", Text, primary_key=True),
+    Column("channel", Words, primary_key=True),
     Column("subject", Words, primary_key=True),
-    Column("level", Text, primary_key=True),
+    Column("level", Words, primary_key=True),
     Column("message", ForeignKey("outbox.id", ondelete="CASCADE"), index=True),
     Column("at", UtcTime, nullable=False),
     sqlite_with_rowid=False,
@@ -273,6 +285,6 @@ alerted = Table(
 meta = Table(
     "meta",
     metadata,
-    Column("key", Text, primary_key=True),
-    Column("value", Text, nullable=False),
+    Column("key", Words, primary_key=True),
+    Column("value", Words, nullable=False),
 )

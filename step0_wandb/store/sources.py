@@ -84,7 +84,7 @@ class SourceStore:
         """Return where reading of a source stopped, as it was saved; None where nothing was."""
         with self._database.transaction() as connection:
             text = connection.execute(select(sources.c.cursor).where(sources.c.source == source)).scalar()
-        return cast("dict[str, Json]", parsed(text)) if text else None
+            return cast("dict[str, Json]", parsed(text)) if text else None
 
     def save_cursor(self, source: str, cursor: Mapping[str, Json]) -> None:
         """Remember where reading of a source stopped."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -75,12 +75,15 @@ class Store:
             The file cannot be used, or is that of a newer version; or there is none to read.
         """
         opener = {"write": open_to_write, "read": open_to_read, "copy": open_copy}[mode]
-        database = Database.of(opener(Path(path)))
-        if mode == "read" and not is_scrubbed(database):
-            database.file.close()
-            database = Database.of(open_copy(Path(path)))
-        if mode != "read" or not is_scrubbed(database):
-            scrub_store(database)
+        with ExitStack() as undo:
+            database = Database.of(opener(Path(path)))
+            undo.callback(database.file.close)
+            if mode == "read" and not is_scrubbed(database):
+                database.file.close()
+                database = Database.of(open_copy(Path(path)))
+            if mode != "read" or not is_scrubbed(database):
+                scrub_store(database)
+            undo.pop_all()
         return cls(database)
 
     @classmethod

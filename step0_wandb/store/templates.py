@@ -113,8 +113,8 @@ class Templates:
             self._by_id.move_to_end(template)
             return self._by_id[template]
         table = schema.templates
-        body = self._connection.execute(select(table.c.body).where(table.c.id == template)).scalar_one()
-        return self._keep(template, Template.of_body(body))
+        body = self._connection.execute(select(table.c.body).where(table.c.id == template)).scalar()
+        return self._keep(template, Template.of_body(body or b""))
 
     def _add(self, kind: Kind, template: Template) -> int:
         table = schema.templates
@@ -173,8 +173,8 @@ class Plans:
         """Return the plan of a row."""
         if number not in self._by_id:
             table = schema.plans
-            body = self._connection.execute(select(table.c.body).where(table.c.id == number)).scalar_one()
-            fields = cast("dict[str, Any]", parsed(body))
+            body = self._connection.execute(select(table.c.body).where(table.c.id == number)).scalar()
+            fields = cast("dict[str, Any]", parsed(body or ""))
             for rule in ("ppo_kl", "clip_frac", "gap"):
                 fields[rule] = Rule(**fields[rule])
             fields["observables"] = tuple(ObservableRule(**rule) for rule in fields.get("observables", ()))

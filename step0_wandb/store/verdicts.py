@@ -13,6 +13,7 @@ from sqlalchemy import case, delete, func, insert, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from step0_wandb.records import FLAGGED, VERDICTS, CheckResult, EarlierStart, JudgedRun, SetupRange, chunks
+from step0_wandb.store.codec import reading
 from step0_wandb.store.notes import CHANGED_AT, Notes
 from step0_wandb.store.rows import METRICS
 from step0_wandb.store.schema import clean, labels, ranges, runs, verdicts
@@ -192,7 +193,8 @@ class VerdictStore:
         """Return the stored ranges, by setup."""
         with self._database.transaction() as connection:
             found = connection.execute(select(ranges).order_by(ranges.c.setup)).mappings()
-            return [SetupRange(**row) for row in found]
+            with reading("a range"):
+                return [SetupRange(**row) for row in found]
 
     def _is_news(self, row: Row[Any], document: Mapping[str, Json]) -> bool:
         """Return whether a verdict differs from the stored one in what people want to hear about."""
@@ -237,7 +239,13 @@ class VerdictStore:
             yield replace(run, starts=run.start, earlier=before) if before else run
 
     def _judged(self, row: Row[Any]) -> JudgedRun:
+        with reading(f"the verdict of {row.run}"):
+            return self._verdict(row)
+
+    def _verdict(self, row: Row[Any]) -> JudgedRun:
         fields = cast("dict[str, Any]", self._database.templates.unpack(row.template, row.body))
+        if fields["verdict"] not in VERDICTS:
+            raise ValueError(f"{fields['verdict']!r} is not a verdict")
         checks, used = fields.pop("checks"), fields.pop("range")
         fields |= {column.name: getattr(row, column.name) for column in (*_IDENTITY, labels.c.label)}
         fields["reasons"] = tuple(fields["reasons"])

@@ -1,5 +1,6 @@
 """Opening the store: who may, what is left behind, and what is said when it does not work."""
 
+import errno
 import os
 import signal
 import sqlite3
@@ -428,3 +429,22 @@ def test_a_folder_that_takes_no_file_is_not_called_busy():
     with pytest.raises(StoreError, match="cannot be used") as caught:
         Store.open(Path("/dev/fd/step0.db"), mode="write")
     assert not isinstance(caught.value, StoreBusyError)
+
+
+def test_a_file_system_without_flock_still_has_one_writer_at_a_time(path, monkeypatch):
+    def flock(*_):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with Store.open(path, mode="write") as store:
+        store.notes.put("a", 1)
+        with pytest.raises(StoreBusyError):
+            Store.open(path, mode="write")
+    with Store.open(path, mode="write") as store:
+        assert store.notes.get("a") == 1
+
+
+def test_sorting_needs_no_temporary_files(path):
+    with Store.open(path, mode="write") as store, store.transaction():
+        setting = store._database.connection.exec_driver_sql("PRAGMA temp_store").scalar()
+    assert setting == 2  # in memory

@@ -164,3 +164,13 @@ print(heavy())
 """
     said, _ = python(code, tmp_path / "new.db", old).communicate()
     assert said == "[]\n['alembic']\n"
+
+
+def test_an_older_store_is_copied_before_it_is_upgraded(old):
+    before = Store.of_image(old.read_bytes(), path=old).runs.keys()
+    Store.open(old, mode="write").close()
+    copy = old.with_name("step0.db.v1")
+    assert (copy.stat().st_mode & 0o777, version_of(copy)) == (0o600, [("0001",)])
+    assert Store.of_image(copy.read_bytes(), path=copy).runs.keys() == before
+    Store.open(old, mode="write").close()
+    assert sorted(path.name for path in old.parent.iterdir()) == ["step0.db", "step0.db.lock", copy.name]
