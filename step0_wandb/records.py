@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from datetime import datetime  # noqa: TC003 - pydantic reads it where a range has travelled
 from itertools import islice
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -33,6 +33,8 @@ VERDICTS: tuple[VerdictName, ...] = (
 FLAGGED: tuple[VerdictName, ...] = ("broken", "suspect")
 """The verdicts that need a person, the gravest first."""
 
+FOUND_95 = 1.645
+"""Standard deviations that 95 % of normal values do not fall short by."""
 ALPHA = 0.001
 """Share of healthy runs that may fall outside their range, where nobody asks for another."""
 BROKEN_RATIO = 2.0
@@ -396,6 +398,16 @@ class SetupRange:
     note: str = ""
     believed: bool = True
     ppo_kl_noise: float | None = None
+
+    DERIVED: ClassVar = ("expects_from",)
+    """Properties that documents show like fields."""
+
+    @property
+    def expects_from(self) -> float | None:
+        """Return the smallest factor on the gap of a healthy run that is found with 95 %."""
+        if self.center is None or self.high is None or self.sigma is None or not self.center:
+            return None
+        return self.high / self.center * math.exp(FOUND_95 * self.sigma)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,8 @@ from step0_wandb.wandb_api.context import Context
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    import pandas as pd
+
     from step0_wandb.app.pull import PullResult, SourceResult
     from step0_wandb.profiles import Profiles
     from step0_wandb.publish.wandb.project import Written
@@ -285,8 +287,7 @@ def judge_store(store: Store, loaded: Loaded, context: Context) -> tuple[str, ..
     from step0_wandb.verdicts.judge import judged_runs, setup_ranges, weigh
 
     settings, profiles = loaded.settings.ranges, profiles_of(loaded)
-    runs = store.runs.frame(config=keys_of(profiles), starts="all")
-    runs["verdict"] = runs["run"].map(store.verdicts.remembered()).astype(object)
+    runs = _frame(store, profiles)
     if loaded.settings.checks.every_rollout:
         runs = later_rollouts.joined(store, runs)
     result = weigh(runs, alpha=settings.alpha, broken_ratio=settings.broken_ratio)
@@ -327,6 +328,18 @@ def _newest_configs(
     for (project, profile), runs in groups.items():
         for config in store.runs.configs([run.run for run in runs[:CONFIGS_COMPARED]]):
             yield project, profile, config
+
+
+def _frame(store: Store, profiles: Profiles) -> pd.DataFrame:
+    """Return all runs with what ranges use beyond the plan: entropy, usual spread, earlier verdict."""
+    metrics = [profile.metrics for profile in profiles.by_name.values()]
+    entropies = sorted({name for part in metrics for name in part.entropy})
+    spreads = {gap.metric: gap.spread for part in metrics for gap in part.gap}
+    runs = store.runs.frame(config=keys_of(profiles), metrics=entropies, starts="all")
+    runs["entropy"] = runs[entropies].astype(float).bfill(axis=1).iloc[:, 0]
+    runs["gap_spread"] = runs["gap_metric"].map(spreads).astype(float)
+    runs["verdict"] = runs["run"].map(store.verdicts.remembered()).astype(object)
+    return runs.drop(columns=entropies)
 
 
 def _mismatched(store: Store, changed: Sequence[str]) -> tuple[str, ...]:

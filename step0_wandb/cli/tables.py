@@ -165,6 +165,7 @@ SETUPS: Final[tuple[Column[SetupRange], ...]] = (
         right=True,
         since=WIDE,
     ),
+    Column("finds", lambda item: ratio(item.expects_from), right=True, since=WIDE),
     Column("last run", lambda item: when(item.last_run), since=WIDE),
 )
 

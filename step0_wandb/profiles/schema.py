@@ -79,6 +79,9 @@ class GapMetric(Table):
         sentence "above what ...".
     bound : str
         Which absolute bound holds, see `BOUNDS`; empty takes that of the unit and the sign.
+    spread : float or None
+        Standard deviation of ln(gap) among the runs of a setup that is assumed before they say
+        anything, where it is not the usual 0.03: estimates of a KL scatter twice as much.
     """
 
     metric: str
@@ -90,6 +93,7 @@ class GapMetric(Table):
     ceiling: float | None = None
     ceiling_from: str = ""
     bound: Literal["", "mean-abs", "k3", "signed-mean", "probability", "ratio", "log-perplexity"] = ""
+    spread: float | None = None
 
     def of(self, values: Mapping[str, float]) -> float:
         """Return the gap of a row that has the metric: 0 when the two sides agree."""
@@ -113,6 +117,8 @@ class Metrics(Table):
     ppo_kl_perfect : float
         What ``ppo_kl`` is logged as when the policy has not moved; subtracted. It is 1 where a framework
         logs the mean ratio of new to old probabilities instead: ratio - 1 is -ppo_kl to first order.
+    entropy : tuple of str
+        Names of the mean entropy of the same row, which explains part of the gap.
     marks : tuple of str
         Names by which a training row is known even when it carries none of the values, so that a
         missing metric or a resumed run can be told from a run of another kind.
@@ -122,6 +128,7 @@ class Metrics(Table):
     ppo_kl_perfect: float = 0.0
     clip_frac: tuple[str, ...] = ()
     gap: tuple[GapMetric, ...] = ()
+    entropy: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
 
     @cached_property

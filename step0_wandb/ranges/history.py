@@ -11,6 +11,7 @@ import pandas as pd
 
 from step0_wandb.checks.columns import texts
 from step0_wandb.errors import UsageError
+from step0_wandb.ranges.prior import DEFAULT_SPREAD
 from step0_wandb.records import VERDICTS
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class Setups:
     names : ndarray of object
     metric : ndarray of int
         Index into `metrics`.
+    spread : ndarray of float
+        Standard deviation of ln(gap) that is assumed of each of `metrics` before its runs say anything.
     metrics, profile : ndarray of object
         Names; None where the frame has none.
     ceiling : ndarray of float
@@ -50,6 +53,7 @@ class Setups:
 
     names: Names
     metric: Ints
+    spread: Floats
     metrics: Names
     profile: Names
     ceiling: Floats
@@ -251,6 +255,7 @@ def _read_setups(runs: pd.DataFrame, of: Factors, time: Ints, zero_rule: Bools) 
     return Setups(
         names=of.names,
         metric=metric.first_of(of.code, count),
+        spread=_spreads(numbers(runs, "gap_spread"), metric),
         metrics=_with_none(metric.names),
         profile=_with_none(profile.names)[profile.first_of(of.code, count)],
         ceiling=np.where(np.isfinite(ceiling), ceiling, np.nan),
@@ -258,6 +263,14 @@ def _read_setups(runs: pd.DataFrame, of: Factors, time: Ints, zero_rule: Bools) 
         accepted_at=_largest(times(runs, "accepted_at", NEVER), of, np.int64(NEVER)),
         last_run=_largest(created, of, np.int64(NEVER)),
     )
+
+
+def _spreads(spread: Floats, metric: Factors) -> Floats:
+    """Return the largest stated spread of each gap metric, and of the runs without one."""
+    found = np.full(metric.names.size + 1, np.nan)
+    stated = np.flatnonzero(spread > 0)
+    np.fmax.at(found, metric.code[stated], spread[stated])
+    return np.where(np.isnan(found), DEFAULT_SPREAD, found)
 
 
 def _with_none(names: Names) -> Names:

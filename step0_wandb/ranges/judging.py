@@ -152,12 +152,13 @@ def _by_own(model: Model, row: Ints, spread: Spread) -> Columns:
     seen_low = np.where(member & (gap == seen[:, 0]), seen[:, 1], seen[:, 0])
     seen_high = np.where(member & (gap == seen[:, 3]), seen[:, 2], seen[:, 3])
     none = others.n == 0
+    own_df = spread.scale(others.where_some(), setup).own_df
     return {
         "n": n,
         **limits_of(others, spread, setup, exact),
         "seen_low": np.where(exact, 0.0, np.where(none, np.nan, seen_low)),
         "seen_high": np.where(exact, 0.0, np.where(none, np.nan, seen_high)),
-        "basis": basis_of(n, history.setups.ceiling[setup], exact, model.split[level]),
+        "basis": basis_of(n, history.setups.ceiling[setup], exact, model.split[level], own_df),
         "member": np.where(exact, history.zero[row], member),
         "accepted": levels.accepted[level],
         "believed": believed_levels(model)[level],
@@ -317,7 +318,7 @@ def compare(ranges: pd.DataFrame, own: pd.DataFrame, model: Model, spread: Sprea
 
 def _basis(table: pd.DataFrame, n: Floats, model: Model) -> Names:
     members, no = np.nan_to_num(n).astype(np.int64), np.zeros(n.size, dtype=bool)
-    basis = basis_of(members, model.history.setups.ceiling, no, no)
+    basis = basis_of(members, model.history.setups.ceiling, no, no, np.maximum(np.nan_to_num(n) - 1, 0.0))
     if "basis" in table.columns:
         stated = table["basis"].to_numpy(dtype=object)
         basis = np.where(table["basis"].notna(), stated, basis)

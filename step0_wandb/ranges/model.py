@@ -62,19 +62,20 @@ def fit_model(runs: pd.DataFrame, broken_ratio: float) -> Model:
     then made of one model.
     """
     history = read_history(runs)
-    metrics = history.setups.metrics.size
-    fleet = screen_fleet(_rows(history, history.setup, history.setups.metric, history.was_healthy), metrics)
+    setups = history.setups
+    rows = _rows(history, history.setup, setups.metric, history.was_healthy)
+    fleet = screen_fleet(rows, setups.spread)
     covariate = fit_covariate(history, fleet)
     if covariate.slope.any():
         explained = covariate.explained(history.log_entropy, history.setup, history.setups.metric)
         history = replace(history, y=history.y - explained, explained=explained)
-        rows = _rows(history, history.setup, history.setups.metric, history.was_healthy)
-        fleet = screen_fleet(rows, metrics)
+        rows = _rows(history, history.setup, setups.metric, history.was_healthy)
+        fleet = screen_fleet(rows, setups.spread)
     levels = cut_levels(history, fleet.spread, float(np.log(broken_ratio)))
     settled = np.where(np.append(levels.remembers, False)[levels.of_run], history.was_healthy, levels.joined)
     if levels.setup.size > history.setups.names.size or (settled & ~history.was_healthy).any():
         rows = _rows(history, levels.of_run, history.setups.metric[levels.setup], settled)
-        fleet = screen_fleet(rows, metrics)
+        fleet = screen_fleet(rows, setups.spread)
     return _model(history, covariate, levels, fleet)
 
 

@@ -171,11 +171,11 @@ class Fleet:
     spread: Spread
 
 
-def screen_fleet(rows: Rows, groups: int) -> Fleet:
-    """Find the members of every cell and the prior and tail of each of `groups` gap metrics."""
-    members, tails = lowest_window(rows), [NORMAL] * groups
+def screen_fleet(rows: Rows, spreads: Floats) -> Fleet:
+    """Find the members of every cell and the prior and tail of each gap metric; `spreads` are the defaults."""
+    members, tails = lowest_window(rows), [NORMAL] * spreads.size
     for turn in range(TURNS):
-        priors, before = priors_of(rows, members, groups), tails
+        priors, before = priors_of(rows, members, spreads), tails
         if turn:
             tails = fit_tails(rows, members, Spread.of(priors, tails, SCREEN_ALPHA))
         settled = settle(rows, members, Spread.of(priors, tails, SCREEN_ALPHA))
@@ -183,16 +183,19 @@ def screen_fleet(rows: Rows, groups: int) -> Fleet:
         members = settled
         if turn and same:
             break
-    spread = Spread.of(priors_of(rows, members, groups), tails, SCREEN_ALPHA)
+    spread = Spread.of(priors_of(rows, members, spreads), tails, SCREEN_ALPHA)
     return Fleet(rows, members, moments_of(rows.y, members, rows.cells), spread)
 
 
-def priors_of(rows: Rows, members: Bools, groups: int) -> list[Prior]:
+def priors_of(rows: Rows, members: Bools, spreads: Floats) -> list[Prior]:
     """Estimate the prior of each group from the variances of its cells' members."""
     whole = moments_of(rows.y, members, rows.cells)
     d = whole.n - 1
     variance = whole.ss / np.maximum(d, 1)
-    return [prior_of(variance[cells], d[cells]) for cells in by_group(rows.group, groups)]
+    return [
+        prior_of(variance[cells], d[cells], float(default))
+        for cells, default in zip(by_group(rows.group, spreads.size), spreads, strict=True)
+    ]
 
 
 def by_group(group: Ints, groups: int) -> Sequence[Ints]:

@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 
 from step0_wandb.errors import UsageError
-from step0_wandb.ranges.cells import take
+from step0_wandb.ranges.cells import ROUNDING, Cells, moments_of, sorted_order, take
 from step0_wandb.ranges.history import NEVER, as_times
 from step0_wandb.ranges.model import fit_model
 from step0_wandb.ranges.noise import learned_noise
+from step0_wandb.ranges.screen import WINDOW
 from step0_wandb.records import ALPHA, BROKEN_RATIO
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def fit_ranges(
         there are no epochs), `gap_metric`, `profile`, `ceiling`, `gap_rule` ("range"; "zero" for true
         on-policy setups; "vacuous" and "skipped" gaps enter no range), `fit` (False: never a member),
         `exact_failed` (True: only a member if labeled healthy), `accepted_at` (UTC; when a person
-        accepted the setup's level), `entropy` (of the same row), `verdict` (of an earlier judgement: runs
+        accepted the setup's level), `entropy` (of the same row),
+        `gap_spread` (standard deviation of ln(gap) that is assumed of a gap metric at first; default 0.03), `verdict` (of an earlier judgement: runs
         that were healthy are not outvoted by what came later), `ppo_kl` and `ppo_kl_rule` ("learned": a trainer that cannot reach
         0). The order of the rows does not matter.
     alpha : float
@@ -64,7 +66,7 @@ def fit_ranges(
         ``sigma, df``
             Moderated standard deviation of ln(gap), and its degrees of freedom.
         ``basis``
-            What the range rests on: "own" (6 members or more), "pooled" (the spread leans on the
+            What the range rests on: "own" (5 degrees of freedom or more: 6 members that are not bit-equal), "pooled" (the spread leans on the
             other setups), "split" (one run is left of several a factor apart: the lower one), "exact"
             (true on-policy: center = low = high = 0), "ceiling" or "none" (no member, with and
             without a ceiling of the profile).
@@ -89,6 +91,9 @@ def fit_ranges(
         ``entropy, entropy_slope``
             Entropy that center and limits are for, and the slope of ln(gap) on ln(entropy); 0 where the
             entropy does not help, or is not in `runs`.
+        ``other_center, other_n``
+            A second level: center and number of at least two runs that agree with each other, outside
+            the range but not broken by their ratio. NaN and 0 where there is none.
         ``last_run``
             When the newest run of the setup was created.
         ``prior_df, prior_sigma, tail_df, tail_scale``
@@ -131,13 +136,15 @@ def range_table(model: Model, alpha: float) -> pd.DataFrame:
     whole = take(model.whole, level)
     n = np.where(exact, zero_members(model), whole.n).astype(np.int64)
     seen = np.where((exact & (n > 0))[:, None], 0.0, model.seen[level])
+    own_df = spread.scale(whole.where_some(), group).own_df
+    basis = basis_of(n, setups.ceiling, exact, model.split[level], own_df)
     index = pd.Index(setups.names, name="setup")
     columns = {
         "n": n,
         **limits_of(whole, spread, group, exact),
         "seen_low": seen[:, 0],
         "seen_high": seen[:, 3],
-        "basis": words(basis_of(n, setups.ceiling, exact, model.split[level]), index),
+        "basis": words(basis, index),
         "alpha": alpha,
         "gap_metric": words(setups.metrics[group], index),
         "profile": words(setups.profile, index),
@@ -147,6 +154,7 @@ def range_table(model: Model, alpha: float) -> pd.DataFrame:
         "ppo_kl_noise": learned_noise(model, np.full(n.size, alpha)).of_setup,
         "epoch": levels.number[level],
         **_moves(model),
+        **_other_levels(model),
         "entropy": np.exp(model.covariate.usual),
         "entropy_slope": model.covariate.slope[group],
         "last_run": as_times(setups.last_run),
@@ -198,9 +206,9 @@ def zero_members(model: Model) -> Ints:
     return np.bincount(history.setup[history.zero], minlength=history.setups.names.size)
 
 
-def basis_of(n: Ints, ceiling: Floats, exact: Bools, split: Bools) -> Names:
-    """Return what ranges of `n` members rest on; see `fit_ranges`."""
-    cases = [exact, (n == 0) & np.isfinite(ceiling), n == 0, split, n > OWN_DF]
+def basis_of(n: Ints, ceiling: Floats, exact: Bools, split: Bools, own_df: Floats) -> Names:
+    """Return what ranges of `n` members rest on, `own_df` of them their own; see `fit_ranges`."""
+    cases = [exact, (n == 0) & np.isfinite(ceiling), n == 0, split, own_df >= OWN_DF]
     basis: Names = np.select(cases, ["exact", "ceiling", "none", "split", "own"], "pooled").astype(object)
     return basis
 
@@ -226,3 +234,28 @@ def _moves(model: Model) -> dict[str, Floats | Ints | pd.DatetimeIndex]:
         "improved": np.where(fell, np.exp(mean[current] - mean[before]), np.nan),
         "improved_since": as_times(np.where(fell, levels.since[current], NEVER)),
     }
+
+
+def _other_levels(model: Model) -> dict[str, Floats | Ints]:
+    """Return the columns about a second level, the larger one where there is one on either side."""
+    history, levels, mean = model.history, model.levels, model.whole.mean
+    count = history.setups.names.size
+    level = np.append(levels.current, -1)[history.setup]
+    row = np.flatnonzero(history.candidate & ~model.member & (levels.of_run == level))
+    away = history.y[row] - mean[level[row]]
+    row = row[away < np.log(BROKEN_RATIO) - ROUNDING]
+    code = 2 * history.setup[row] + (history.y[row] > mean[level[row]])
+    order = sorted_order(code, history.y[row])
+    y, cells = history.y[row][order], Cells.of(code[order])
+    last = np.append(np.diff(code[order]) != 0, True)
+    near = ~last & (np.append(np.diff(y), np.inf) <= WINDOW)
+    first = cells.smallest(np.where(near, np.arange(y.size), np.inf))
+    found = np.isfinite(first)
+    start = y[np.where(found, first, cells.starts).astype(np.int64)]
+    joined = cells.spread(found.astype(np.float64)) > 0
+    joined &= (y >= cells.spread(start)) & (y <= cells.spread(start) + WINDOW)
+    whole = moments_of(y, joined, cells)
+    n, center = np.zeros((2, count))
+    order = np.argsort(whole.n, kind="stable")
+    n[cells.codes[order] // 2], center[cells.codes[order] // 2] = whole.n[order], whole.mean[order]
+    return {"other_center": np.where(n > 0, np.exp(center), np.nan), "other_n": n.astype(np.int64)}

@@ -8,7 +8,7 @@ import pytest
 
 from step0_wandb.errors import UsageError
 from step0_wandb.ranges import fit_ranges, judged_by
-from step0_wandb.verdicts.judge import judge
+from step0_wandb.verdicts.judge import judge, setup_ranges, weigh
 
 ESTABLISHED = [0.0150, 0.0152, 0.0149, 0.0151]
 
@@ -116,3 +116,35 @@ def test_the_output_of_judge_may_be_fed_back():
 def test_a_word_that_is_not_a_verdict_is_named():
     with pytest.raises(UsageError, match="'verdict' holds 'brokn'"):
         judge(in_order([0.015, 0.0151]).assign(verdict=["brokn", None]))
+
+
+def test_two_late_low_runs_are_a_question_about_the_setup():
+    low = setup_ranges(weigh(in_order([*ESTABLISHED, 0.0068, 0.0069])))[0]
+
+    assert low.note.startswith("two levels: 0.0150 (4 runs) and 0.00685 (2 runs); which is right?")
+    assert setup_ranges(weigh(in_order([*ESTABLISHED, 0.0068])))[0].note == ""
+    assert setup_ranges(weigh(in_order([*ESTABLISHED, 0.068, 0.069])))[0].note == ""
+
+
+def test_bit_equal_retries_are_not_a_history_of_their_own():
+    assert fit_ranges(in_order([0.015] * 10))["basis"].iloc[0] == "pooled"
+    assert fit_ranges(in_order(0.015 * np.linspace(0.99, 1.01, 10)))["basis"].iloc[0] == "own"
+
+
+def test_the_factor_that_a_setup_finds_is_the_one_that_a_simulation_finds():
+    runs = in_order(0.015 * np.exp(0.02 * np.random.default_rng(6).standard_normal(12)))
+    setup = setup_ranges(weigh(runs))[0]
+
+    noise = setup.sigma * np.random.default_rng(7).standard_normal(20_000)
+    found = setup.center * setup.expects_from * np.exp(noise) > setup.high
+    assert found.mean() == pytest.approx(0.95, abs=0.01)
+
+
+def test_a_gap_metric_that_scatters_more_starts_with_wider_ranges():
+    single = pd.DataFrame({"setup": ["a"], "gap": [0.1], "gap_metric": "k3"})
+
+    usual, wide = (fit_ranges(runs).iloc[0] for runs in (single, single.assign(gap_spread=0.06)))
+
+    assert np.log(wide["high"] / wide["center"]) == pytest.approx(
+        2 * np.log(usual["high"] / usual["center"]), rel=1e-3
+    )
