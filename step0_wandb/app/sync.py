@@ -330,12 +330,19 @@ def _newest_configs(
             yield project, profile, config
 
 
+SEEDS = ("seed", "rollout_seed", "data.seed")
+"""Config keys that decide which prompts a run sees; equal gaps of equal seeds are one measurement."""
+
+
 def _frame(store: Store, profiles: Profiles) -> pd.DataFrame:
-    """Return all runs with what ranges use beyond the plan: entropy, usual spread, earlier verdict."""
+    """Return all runs with what ranges use beyond the plan: entropy, seed, usual spread, earlier verdict."""
     metrics = [profile.metrics for profile in profiles.by_name.values()]
     entropies = sorted({name for part in metrics for name in part.entropy})
     spreads = {gap.metric: gap.spread for part in metrics for gap in part.gap}
-    runs = store.runs.frame(config=keys_of(profiles), metrics=entropies, starts="all")
+    config = sorted({*keys_of(profiles), *SEEDS})
+    runs = store.runs.frame(config=config, metrics=entropies, starts="all")
+    seeds = runs[list(SEEDS)].astype(object)
+    runs["seed"] = seeds.astype(str).agg(" ".join, axis=1).where(seeds.notna().any(axis=1), None)
     runs["entropy"] = runs[entropies].astype(float).bfill(axis=1).iloc[:, 0]
     runs["gap_spread"] = runs["gap_metric"].map(spreads).astype(float)
     runs["verdict"] = runs["run"].map(store.verdicts.remembered()).astype(object)

@@ -133,6 +133,7 @@ def read_history(runs: pd.DataFrame) -> History:
     setups = _read_setups(runs, of, time, rule == "zero")
     exact = np.append(setups.exact, False)[setup]
     candidate = member & usable & ~exact & np.isin(rule, ("range", ""))
+    candidate &= ~_repeats(runs, candidate & ~healthy, setup, time)
     run = runs["run"].to_numpy(dtype=object) if "run" in runs.columns else np.full(gap.size, "", dtype=object)
     return History(
         setups=setups,
@@ -150,6 +151,22 @@ def read_history(runs: pd.DataFrame) -> History:
         was_flagged=np.isin(earlier, ("suspect", "broken")),
         ppo_kl=np.where(texts(runs, "ppo_kl_rule") == "learned", np.abs(numbers(runs, "ppo_kl")), np.nan),
     )
+
+
+def _repeats(runs: pd.DataFrame, chosen: Bools, setup: Ints, time: Ints) -> Bools:
+    """Return which runs repeat an earlier one bit by bit: same setup, seed, prompts and gap.
+
+    They say that the software is deterministic, and nothing about how runs scatter.
+    """
+    seed, data = factorize(runs, "seed").code, factorize(runs, "data").code
+    row = np.flatnonzero(chosen & (seed >= 0))
+    row = row[np.argsort(time[row], kind="stable")]
+    same = pd.DataFrame(
+        {"setup": setup[row], "seed": seed[row], "data": data[row], "gap": numbers(runs, "gap")[row]}
+    )
+    repeats = np.zeros(setup.size, dtype=bool)
+    repeats[row] = same.duplicated().to_numpy()
+    return repeats
 
 
 def require_columns(frame: pd.DataFrame, what: str, names: tuple[str, ...]) -> None:

@@ -148,3 +148,15 @@ def test_a_gap_metric_that_scatters_more_starts_with_wider_ranges():
     assert np.log(wide["high"] / wide["center"]) == pytest.approx(
         2 * np.log(usual["high"] / usual["center"]), rel=1e-3
     )
+
+
+def test_bit_equal_repeats_of_a_seed_count_once():
+    # One seed gives the same gap every time; another seed sees other prompts and lies 8 % higher.
+    gaps = [0.0070] * 12 + [0.0071, 0.0069, 0.00705] + [0.0076]
+    runs = in_order(gaps).assign(seed=[1] * 12 + [2] * 3 + [3])
+
+    ranges = fit_ranges(runs)
+
+    assert ranges["n"].iloc[0] == 5
+    assert judge(runs)["verdict"].tolist() == ["healthy"] * 16
+    assert judge(runs.drop(columns="seed"))["verdict"].iloc[-1] == "suspect"
