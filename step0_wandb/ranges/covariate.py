@@ -65,6 +65,9 @@ class Covariate:
 def fit_covariate(history: History, fleet: Fleet) -> Covariate:
     """Learn from the members of every setup; `fleet` has one cell a setup."""
     rows = fleet.rows
+    if not np.isfinite(history.log_entropy).any():
+        metrics, setups = history.setups.metrics.size, history.setups.names.size
+        return Covariate(np.zeros(metrics), np.zeros(metrics), np.full(setups, np.nan))
     of_cell = rows.cells.spread_ints(np.arange(rows.cells.counts.size))
     log_entropy = history.log_entropy[rows.index]
     chosen = fleet.members & np.isfinite(log_entropy)

@@ -127,7 +127,8 @@ def read_history(runs: pd.DataFrame) -> History:
     time = times(runs, "created_at", UNKNOWN)
     rule, label = _choices(runs, "gap_rule", GAP_RULES), _choices(runs, "label", LABELS)
     healthy = label == "healthy"
-    earlier = np.where(np.isin(label, ("", "exclude")), _choices(runs, "verdict", frozenset(VERDICTS)), "")
+    earlier = _choices(runs, "verdict", frozenset(VERDICTS))
+    remembered = ~healthy & (label != "broken")
     clean = flags(runs, "fit", missing=True) & ~flags(runs, "exact_failed", missing=False)
     member = (setup >= 0) & (healthy | ((label == "") & clean))
     setups = _read_setups(runs, of, time, rule == "zero")
@@ -145,10 +146,10 @@ def read_history(runs: pd.DataFrame) -> History:
         zero=member & exact & (gap == 0),
         time=time,
         run=run,
-        was_healthy=earlier == "healthy",
+        was_healthy=remembered & (earlier == "healthy"),
         log_entropy=np.log(entropy, out=np.full(gap.size, np.nan), where=measured),
         explained=np.zeros(gap.size),
-        was_flagged=np.isin(earlier, ("suspect", "broken")),
+        was_flagged=remembered & ((earlier == "suspect") | (earlier == "broken")),
         ppo_kl=np.where(texts(runs, "ppo_kl_rule") == "learned", np.abs(numbers(runs, "ppo_kl")), np.nan),
     )
 
@@ -160,11 +161,13 @@ def _repeats(runs: pd.DataFrame, chosen: Bools, setup: Ints, time: Ints) -> Bool
     """
     seed, data = factorize(runs, "seed").code, factorize(runs, "data").code
     row = np.flatnonzero(chosen & (seed >= 0))
+    repeats = np.zeros(setup.size, dtype=bool)
+    if not row.size:
+        return repeats
     row = row[np.argsort(time[row], kind="stable")]
     same = pd.DataFrame(
         {"setup": setup[row], "seed": seed[row], "data": data[row], "gap": numbers(runs, "gap")[row]}
     )
-    repeats = np.zeros(setup.size, dtype=bool)
     repeats[row] = same.duplicated().to_numpy()
     return repeats
 
