@@ -336,13 +336,16 @@ SEEDS = ("seed", "rollout_seed", "data.seed")
 
 def _frame(store: Store, profiles: Profiles) -> pd.DataFrame:
     """Return all runs with what ranges use beyond the plan: entropy, seed, usual spread, earlier verdict."""
+    import pandas as pd
+
     metrics = [profile.metrics for profile in profiles.by_name.values()]
     entropies = sorted({name for part in metrics for name in part.entropy})
     spreads = {gap.metric: gap.spread for part in metrics for gap in part.gap}
     config = sorted({*keys_of(profiles), *SEEDS})
     runs = store.runs.frame(config=config, metrics=entropies, starts="all")
-    seeds = runs[list(SEEDS)].astype(object)
-    runs["seed"] = seeds.astype(str).agg(" ".join, axis=1).where(seeds.notna().any(axis=1), None)
+    seeds = zip(*(runs[name] for name in SEEDS), strict=True)
+    known = runs[list(SEEDS)].notna().any(axis=1)
+    runs["seed"] = pd.Series(list(map(repr, seeds)), index=runs.index, dtype=object).where(known, None)
     runs["entropy"] = runs[entropies].astype(float).bfill(axis=1).iloc[:, 0]
     runs["gap_spread"] = runs["gap_metric"].map(spreads).astype(float)
     runs["verdict"] = runs["run"].map(store.verdicts.remembered()).astype(object)
