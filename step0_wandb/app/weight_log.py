@@ -42,15 +42,18 @@ def weight_log(
 def _compared_runs(store: Store, profiles: Profiles, runs: pd.DataFrame) -> Iterator[ComparedRun]:
     """Yield the runs that the log may be about; of those without a metric the ones that compare."""
     keys = keys_of(profiles)
-    rows = runs[["run", "state", "created_at", "profile", *Wanted(config=keys).names()]]
-    for run, state, created_at, profile, *values in rows.itertuples(index=False, name=None):
+    rows = runs[["run", "state", "created_at", "profile", "step0", *Wanted(config=keys).names()]]
+    for run, state, created_at, profile, step0, *values in rows.itertuples(index=False, name=None):
         known = {key: value for key, value in zip(keys, values, strict=True) if _is(value)}
         created = created_at.to_pydatetime() if _is(created_at) else None
-        if _is(profile):
+        if _is(profile) and step0 == "found":
             yield ComparedRun(run, state, created, profile, logged=True, config=known)
         elif profiles.comparing(known) and (record := store.runs.record(run)):
             # Rows without a metric are those of its first rollout, which begins after the comparison.
-            yield ComparedRun(run, state, created, None, logged=bool(record.rows), config=record.config)
+            name = profile if _is(profile) else None
+            yield ComparedRun(
+                run, state, created, name, logged=any(row.values for row in record.rows), config=record.config
+            )
 
 
 def _is(value: Any) -> bool:

@@ -168,7 +168,9 @@ def _repeats(runs: pd.DataFrame, chosen: Bools, setup: Ints, time: Ints) -> Bool
     same = pd.DataFrame(
         {"setup": setup[row], "seed": seed[row], "data": data[row], "gap": numbers(runs, "gap")[row]}
     )
-    repeats[row] = same.duplicated().to_numpy()
+    # Where every gap of a setup is the same, its runs are all there is to compare each other with.
+    varies = same.groupby("setup")["gap"].transform("nunique") > 1
+    repeats[row] = (same.duplicated() & varies).to_numpy()
     return repeats
 
 
