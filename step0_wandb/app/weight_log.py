@@ -51,7 +51,7 @@ def _compared_runs(store: Store, profiles: Profiles, runs: pd.DataFrame) -> Iter
         elif profiles.comparing(known) and (record := store.runs.record(run)):
             # Rows without a metric are those of its first rollout, which begins after the comparison.
             name = profile if _is(profile) else None
-            logged = any(len(each.values) for each in record.rows)  # noqa: PD011 - a row of history, not a frame
+            logged = any(len(each.values) for each in record.rows)
             yield ComparedRun(run, state, created, name, logged=logged, config=record.config)
 
 
