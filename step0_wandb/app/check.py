@@ -222,7 +222,7 @@ class Basis:
     Attributes
     ----------
     runs : DataFrame or None
-        The runs beside which one is judged, whose ranges are fitted; as `Store.frame` gives them.
+        The runs that one run is judged with, whose ranges are fitted; as `store.runs.frame` gives them.
     ranges : DataFrame or None
         Ranges that are used as they stand, where the runs are not at hand.
     labels : mapping of str to Label
@@ -274,7 +274,7 @@ def judge_one(
     Parameters
     ----------
     facts : RunFacts, optional
-        What is made of the run; None makes it anew.
+        What profiles make of the run; None works it out again.
     later : sequence of Answer
         Further checks, answered already.
     """

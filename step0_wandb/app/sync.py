@@ -278,7 +278,7 @@ def profiles_of(loaded: Loaded) -> Profiles:
 
 
 def judge_store(store: Store, loaded: Loaded, context: Context) -> tuple[str, ...]:
-    """Fit and judge every stored run anew; return the keys of the runs that differ from before."""
+    """Fit and judge every stored run again; return the keys of the runs that differ from before."""
     import numpy as np
 
     from step0_wandb.explanations.moves import with_what_changed
