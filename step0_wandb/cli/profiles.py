@@ -31,6 +31,11 @@ def profiles(session: Session) -> None:
             | {what: list(keys) for what, keys in _read_of(profile).items()}
             | {"gap_statistic": {gap.metric: gap.statistic for gap in profile.metrics.gap}}
             | {"observables": {entry.name: list(entry.metrics) for entry in profile.observable}}
+            | {
+                "switches": [
+                    entry.model_dump(include={"brings", "kind", "set", "why"}) for entry in profile.switch
+                ]
+            }
             for profile in known
         ]
         output.print_json(json_documents.document("profiles", profiles=rows))
@@ -55,9 +60,14 @@ def _shown(profile: Profile) -> dict[str, Sequence[str]]:
     gaps: list[str] = []
     for statistic, alike in groupby(profile.metrics.gap, key=lambda gap: gap.statistic):
         gaps += [*(gap.metric for gap in alike), f"  {statistic}"]
-    return _read_of(profile) | {"gap": gaps, "also": _observables(profile)}
+    return _read_of(profile) | {"gap": gaps, "also": _observables(profile), "switches": _switches(profile)}
 
 
 def _observables(profile: Profile) -> list[str]:
     """Return the other checks of a framework's runs, each with the metric that is preferred."""
     return [f"{entry.name}: {entry.metrics[0]}" for entry in profile.observable]
+
+
+def _switches(profile: Profile) -> list[str]:
+    """Return what can be set, each with the checks that it brings."""
+    return [f"{', '.join(entry.brings)}: {entry.set or 'by default'}" for entry in profile.switch]

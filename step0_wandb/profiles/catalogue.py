@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.errors import UsageError
-from step0_wandb.profiles.load import parse_profile, read_file
+from step0_wandb.profiles.load import SHIPPED, parse_profile, read_file
 from step0_wandb.profiles.observables import catalog_file
 from step0_wandb.text.paths import is_there
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
+    from pathlib import Path
 
     from step0_wandb.profiles.profile import Profile
     from step0_wandb.records import Json
-
-SHIPPED = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
@@ -13,9 +14,11 @@ from step0_wandb.errors import UsageError
 from step0_wandb.profiles.profile import Profile
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
 
     from pydantic_core import ErrorDetails
+
+SHIPPED = Path(__file__).parent
 
 
 def load_profile(path: Path) -> Profile:
@@ -42,12 +45,51 @@ def read_file(path: Path) -> bytes:
 def parse_profile(path: Path, content: bytes) -> Profile:
     """Validate what a profile's file holds; raises as `load_profile` does."""
     try:
-        return Profile.model_validate(tomllib.loads(content.decode()))
+        return Profile.model_validate(_whole(path, tomllib.loads(content.decode())))
     except ValidationError as error:
         detail = _gravest(error)
         raise UsageError(f"The profile {path} is not valid: {_message(detail)}", _allowed(detail)) from error
     except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, too long a number, too deep a list
         raise UsageError(f"The profile {path} is not valid TOML: {error}") from error
+
+
+def _whole(path: Path, own: dict[str, Any]) -> dict[str, Any]:
+    """Return a profile's tables on top of those of the shipped profile that it extends."""
+    name = own.pop("extends", None)
+    if name is None:
+        return own
+    base = SHIPPED / f"{name}.toml"
+    if not base.is_file() or base.stem == path.stem:
+        known = ", ".join(sorted(file.stem for file in SHIPPED.glob("*.toml")))
+        raise UsageError(
+            f"The profile {path} is not valid: extends names {name!r}, which is not a shipped profile",
+            f"There are: {known}.",
+        )
+    return _merged(_whole(base, tomllib.loads(base.read_text("utf-8"))), own)
+
+
+def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return tables merged key by key, and lists of tables with the variant's own entries first.
+
+    Rules are tried in order, so those of the variant decide. An entry with the label, name or metric of
+    one of the base takes its place; an empty list takes all of the base's away.
+    """
+    merged = dict(base)
+    for key, value in own.items():
+        if isinstance(value, dict) and isinstance(base.get(key), dict):
+            merged[key] = _merged(base[key], value)
+        elif key in base and value and isinstance(value, list) and isinstance(value[0], dict):
+            replaced = {name: entry for entry in value if (name := _identity(entry)) is not None}
+            kept = [replaced.pop(_identity(entry), entry) for entry in base[key]]
+            new = [entry for entry in value if _identity(entry) is None or _identity(entry) in replaced]
+            merged[key] = [*new, *kept]
+        else:
+            merged[key] = value
+    return merged
+
+
+def _identity(entry: Mapping[str, Any]) -> object:
+    return next((entry[key] for key in ("label", "name", "metric") if key in entry), None)
 
 
 def _gravest(error: ValidationError) -> ErrorDetails:

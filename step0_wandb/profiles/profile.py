@@ -55,7 +55,7 @@ class Profile(schema.Table):
     rollouts: schema.Rollouts | None = None
     gpus: schema.Gpus | None = None
     weights: schema.Weights | None = None
-    switch: schema.Switch = schema.Switch()
+    switch: tuple[schema.Switch, ...] = ()
     console: schema.Console | None = None
     prompts: observables.Prompts = observables.Prompts()
     observable: tuple[observables.Observable, ...] = ()
@@ -69,6 +69,15 @@ class Profile(schema.Table):
             if not found:
                 raise PydanticCustomError("let", "let.{name} is defined by itself", {"name": waiting[0]})
             ready |= found
+        return self
+
+    @model_validator(mode="after")
+    def _brought(self) -> Profile:
+        """Refuse switches that bring what the profile does not have."""
+        known = {"ppo_kl", "clip_frac", "gap", "exact_zero", *(entry.name for entry in self.observable)}
+        for name in (name for entry in self.switch for name in entry.brings if name not in known):
+            context = {"name": name, "known": ", ".join(sorted(known))}
+            raise PydanticCustomError("switch", "switch.brings names {name}: take one of {known}", context)
         return self
 
     @property
@@ -193,8 +202,19 @@ class Profile(schema.Table):
             ceiling=gap.ceiling if gap else None,
             ceiling_from=gap.ceiling_from if gap else "",
             gap_zero=next((entry.why for entry in self.gap_zero if entry.when.holds(scope)), ""),
-            switch=self.switch.gap if gap is None or gap.signed else "",
+            switch=self._missing_gap(scope) if gap is None or gap.signed else "",
         )
+
+    def switches(self, config: Mapping[str, Json], brings: str) -> tuple[schema.Switch, ...]:
+        """Return what a run with this config could still set to get a check or metric."""
+        scope = self.scope(config)
+        return tuple(entry for entry in self.switch if brings in entry.brings and entry.when.holds(scope))
+
+    def _missing_gap(self, scope: Mapping[str, Any]) -> str:
+        """Return what to set to get a gap; all that could be meant where everything seems to be set."""
+        known = [entry for entry in self.switch if "gap" in entry.brings]
+        unset = [entry for entry in known if entry.when.holds(scope)]
+        return "; ".join(entry.sentence(self.title, "the gap") for entry in unset or known)
 
     def observe(
         self, config: Mapping[str, Json], row: Mapping[str, float], gap_metric: str | None

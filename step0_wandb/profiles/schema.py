@@ -285,10 +285,40 @@ class Weights(Table):
 
 
 class Switch(Table):
-    """What to set so that a missing metric is logged."""
+    """What a user can set so that a check applies or a metric is logged.
 
-    gap: str = ""
-    ppo_kl: str = ""
+    Attributes
+    ----------
+    brings : tuple of str
+        ``ppo_kl``, ``clip_frac``, ``gap``, ``exact_zero`` (the mode in which the gap is exactly 0), or
+        names of observables.
+    kind : str
+        ``flag`` of the command line, ``key`` of the config, or ``default``: nothing needs to be set.
+    set : str
+        What to type, as the framework's launcher takes it; empty for a ``default``.
+    when : Expression
+        Where setting it would change something: it is not set yet.
+    why : str
+        The whole sentence for people, where more is to be said than "X logs the gap with Y".
+    """
+
+    brings: tuple[str, ...] = Field(min_length=1)
+    kind: Literal["flag", "key", "default"]
+    set: str = ""
+    when: Expr = ALWAYS
+    why: str = ""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Switch:
+        if bool(self.set) == (self.kind == "default"):
+            raise PydanticCustomError("switch", "a flag or key says what to set, and a default does not")
+        if self.kind == "default" and not self.why:
+            raise PydanticCustomError("switch", "a default says why")
+        return self
+
+    def sentence(self, title: str, what: str) -> str:
+        """Return what to do, for a person: ``verl logs the gap with X=True``."""
+        return self.why or f"{title} logs {what} with {self.set}"
 
 
 class Console(Table):

@@ -343,6 +343,97 @@ def test_every_rule_that_checks_nothing_says_why(profile):
         assert gap is not None or plan.switch
 
 
+# --- switches ------------------------------------------------------------------------------------
+
+SWITCHES = """
+[[switch]]
+brings = ["gap"]
+kind = "key"
+set = "rollout.logprobs=1"
+when = "not rollout.logprobs"
+[[switch]]
+brings = ["gap", "ppo_kl"]
+kind = "default"
+why = "losses of RL log it"
+"""
+
+
+def test_a_missing_gap_is_told_with_the_switches_that_are_not_set(tmp_path):
+    profile = load_profile(write(tmp_path, MINIMAL + SWITCHES))
+    assert (
+        profile.plan({}, None).switch
+        == "My framework logs the gap with rollout.logprobs=1; losses of RL log it"
+    )
+    assert profile.plan({"rollout": {"logprobs": 1}}, None).switch == "losses of RL log it"
+    assert [entry.kind for entry in profile.switches({}, "ppo_kl")] == ["default"]
+    assert not profile.switches({}, "exact_zero")
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ('brings = ["gap"]\nkind = "key"', "says what to set"),
+        ('brings = ["gap"]\nkind = "default"\nset = "x"', "says what to set"),
+        ('brings = ["gap"]\nkind = "default"', "a default says why"),
+        ('brings = ["gpa"]\nkind = "flag"\nset = "--x"', "switch.brings names gpa: take one of clip_frac"),
+        ('brings = []\nkind = "flag"\nset = "--x"', "brings"),
+    ],
+)
+def test_a_switch_that_says_too_little_is_refused(tmp_path, entry, message):
+    with pytest.raises(UsageError, match=message):
+        load_profile(write(tmp_path, f"{MINIMAL}[[switch]]\n{entry}\n"))
+
+
+# --- variants ------------------------------------------------------------------------------------
+
+
+def test_a_variant_has_all_of_its_base_but_for_what_it_says_itself(tmp_path):
+    variant = load_profile(
+        write(
+            tmp_path,
+            """
+name = "mine"
+title = "Mine"
+extends = "verl"
+console = {kind = "none", signs = ["mine"], why = "it prints nothing"}
+prompts = {keys = []}
+resumed = []
+[metrics]
+clip_frac = ["mine/clip"]
+[[metrics.gap]]
+metric = "rollout_corr/k3_kl"
+statistic = "k3"
+[[setup]]
+label = "model"
+value = "model(path)"
+[[setup]]
+label = "mine"
+value = "mine"
+[[exact]]
+when = "mine"
+kind = "skipped"
+why = "mine is set"
+""",
+        )
+    )
+    verl_gaps = [gap.metric for gap in VERL.metrics.gap]
+    assert variant.metrics.ppo_kl == VERL.metrics.ppo_kl
+    assert variant.metrics.clip_frac == ("mine/clip",)
+    assert [gap.metric for gap in variant.metrics.gap] == verl_gaps
+    assert variant.metrics.gap[verl_gaps.index("rollout_corr/k3_kl")].statistic == "k3"
+    assert [key.label for key in variant.setup] == ["mine", *(key.label for key in VERL.setup)]
+    assert variant.setup_label({"path": "/models/Qwen3-4B"}, None).startswith("mine · Qwen3-4B")
+    assert variant.exact[1:] == VERL.exact
+    assert variant.plan({"mine": True}, None).ppo_kl.why == "mine is set"
+    assert (variant.observable, variant.resumed, variant.prompts.keys) == (VERL.observable, (), ())
+
+
+def test_a_variant_of_an_unknown_profile_is_refused_with_those_there_are(tmp_path):
+    with pytest.raises(UsageError, match="extends names 'velr', which is not a shipped profile") as error:
+        load_profile(write(tmp_path, 'extends = "velr"\n' + MINIMAL))
+    assert "verl" in error.value.hint
+
+
 # --- gaps that are ratios ------------------------------------------------------------------------
 
 
