@@ -16,6 +16,7 @@ from step0_wandb.errors import NoStep0Error, SourceError, Step0Error, UsageError
 from step0_wandb.explanations.explanation import Explainer
 from step0_wandb.explanations.installed import Installed
 from step0_wandb.publish.wandb import shared_ranges
+from step0_wandb.publish.wandb.target import home_of
 from step0_wandb.records import VERDICTS, EarlierStart
 from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.step0.rollouts import RolloutFinder, judge_later
@@ -247,7 +248,7 @@ def basis_of(record: RunRecord, job: Job) -> Basis:
         return Basis(_stored(loaded))
     project = RemoteAddress(record.entity, record.project)
     try:
-        left = shared_ranges(project, job.context())
+        left = shared_ranges(home_of(loaded) or project, job.context())
     except Step0Error:
         left = None  # damaged, or of a later version: the project itself says the same
     if left is not None:

@@ -12,6 +12,7 @@ from step0_wandb.errors import CredentialsError, SourceError, Step0Error, UsageE
 from step0_wandb.publish.alerts.channels import CHANNELS, channels_in_use
 from step0_wandb.publish.alerts.deliver import Delivery
 from step0_wandb.publish.wandb import shared_ranges
+from step0_wandb.publish.wandb.target import home_of
 from step0_wandb.records import OWN_JOB_TYPE
 from step0_wandb.sources.server.diagnose import Finding, diagnose, failure_of
 from step0_wandb.step0.finder import Step0Finder
@@ -80,7 +81,7 @@ class Checkup:
         return [
             self._test_message(channel.name, *target)
             for channel in channels_in_use(self.loaded.settings.alerts)
-            for target in channel.trial_targets(self._projects)
+            for target in channel.trial_targets(self._homes)
         ]
 
     def _test_message(self, channel: str, entity: str, project: str) -> Message:
@@ -107,6 +108,17 @@ class Checkup:
         sources = [self._source(text) for text in self._texts]
         found = ((one.entity, one.project) for one in sources if isinstance(one, RemoteAddress))
         return list(dict.fromkeys(found))
+
+    @property
+    def _written(self) -> list[tuple[str, str]]:
+        """Return every project that alerts may be raised in."""
+        return list(dict.fromkeys([*self._projects, *self._homes]))
+
+    @property
+    def _homes(self) -> list[tuple[str, str]]:
+        """Return entity and project of every place that holds a run of our own: the home, or each project."""
+        home = home_of(self.loaded)
+        return [(home.entity, home.project)] if home else self._projects
 
     @property
     def _texts(self) -> tuple[str, ...]:
@@ -166,14 +178,17 @@ class Checkup:
         yield Finding("receiving alerts", "ok", RECEIVING)
         for channel in channels_in_use(settings):
             try:
-                yield from channel.findings(self.loaded, self._patient, self._projects)
+                yield from channel.findings(self.loaded, self._patient, self._written)
             except Step0Error as error:  # a key that is missing or refused has its own finding
                 yield Finding(f"alerts in {channel.label}", "warn", error.message)
 
     def _report(self) -> Iterator[Finding]:
         """Yield where a sync publishes, and whether it can."""
         report = self.loaded.settings.report
-        yield Finding("report", "ok", f"page: {report.html or 'none'}; in W&B: {report.wandb or 'none'}")
+        home = f"; home: {report.home}" if report.home else ""
+        yield Finding(
+            "report", "ok", f"page: {report.html or 'none'}; in W&B: {report.wandb or 'none'}{home}"
+        )
         if report.html:
             folder = self.loaded.path(report.html).parent
             if not os.access(folder, os.W_OK):
@@ -187,7 +202,7 @@ class Checkup:
 
     def _states(self) -> Iterator[Finding]:
         """Yield what each project's shared state says, or why it cannot be read."""
-        for entity, project in self._projects:
+        for entity, project in self._homes:
             name = f"state in {entity}/{project}"
             try:
                 found = shared_ranges(RemoteAddress(entity, project), self._patient)

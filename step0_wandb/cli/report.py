@@ -78,7 +78,8 @@ def _publish(session: Session, project: str | None) -> Published:
     loaded, context = session.loaded, session.job().context()
     with session.open_store() as store:  # one that is not there is not made
         texts = loaded.sources or tuple(item.source for item in store.sources.states())
-    wanted = shown_in(targets(texts, loaded), project, shares=loaded.settings.report.state)
+    report = loaded.settings.report
+    wanted = shown_in(targets(texts, loaded), project, shares=report.state and not report.home)
     with Store.open(loaded.store, mode="copy" if session.dry_run else "write") as store:
         ready = write_back.restore(store, wanted, context)
         return write_back.publish(store, ready, dry_run=session.dry_run, force=True)

@@ -144,6 +144,13 @@ class ReportSettings(_Table):
         default=None,
         description='"same": each project its own report; or one "entity/project"; empty: none.',
     )
+    home: OptionalText = Field(
+        default=None,
+        description=(
+            'One entity/project for the run step0-sync, the shared state and, with wandb = "same", the report '
+            "of all sources; empty: each project its own."
+        ),
+    )
     state: bool = Field(
         default=True,
         description="Keep ranges, labels and what was alerted in W&B too, for machines without the store.",

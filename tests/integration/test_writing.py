@@ -335,6 +335,26 @@ def test_one_report_for_all_projects_leaves_the_others_with_their_state_alone(la
     assert [report.project.name for report in lab.reports] == ["health"]
 
 
+def test_with_a_home_no_other_project_gets_a_run_of_ours_and_a_new_store_goes_on_from_there(lab, server):
+    add_project(server, "sft")
+    lab.sources = ("lab/rl", "lab/sft")
+    lab.flags |= {"report.home": "lab/step0", "report.wandb": "same", "alerts.digest": "1"}
+    assert whole(lab.sync()) == everything("lab/step0")
+    assert [alert.run_id for alert in server.alerts] == ["step0-sync"]
+    projects = {
+        name: {run.name for run in server.project("lab", name).runs.values()}
+        for name in ("rl", "sft", "step0")
+    }
+    assert projects["step0"] == {"step0-sync"}
+    assert "step0-sync" not in projects["rl"] | projects["sft"]
+    assert read_state(lab.state("step0")).runs == 18
+    assert not lab.versions("rl")
+
+    lab.lose_store()
+    assert whole(lab.sync()) == set()
+    assert lab.writes == []
+
+
 def test_without_the_state_and_without_a_report_nothing_is_written(lab):
     lab.flags["report.state"] = False
     assert whole(lab.sync()) == set()

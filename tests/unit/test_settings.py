@@ -126,7 +126,7 @@ def test_a_source_that_is_a_path_of_the_file_becomes_absolute(tmp_path):
         ("[ranges]\nalhpa = 0.1\n", "Did you mean ranges.alpha?"),
         ("[rangs]\nalpha = 0.1\n", "Did you mean ranges?"),
         ("[setup.miles]\nadded = []\n", "Did you mean setup.miles.add?"),
-        ("[report]\nzzz = 1\n", "Known: html, wandb, state."),
+        ("[report]\nzzz = 1\n", "Known: html, wandb, home, state."),
         ("[ranges]\nalpha = 0\n", "ranges.alpha = 0"),
         ("[ranges]\nbroken_ratio = 'big'\n", "ranges.broken_ratio = 'big'"),
         ("[alerts]\nsince = 'soon'\n", "use 90s, 60m, 24h or 7d"),

@@ -67,6 +67,29 @@ def test_runs_of_no_project_count_as_the_first_projects(tmp_path):
     assert {name for name, key in keys.items() if second.scope.has(key)} == {"sft"}
 
 
+@pytest.mark.parametrize(
+    ("report", "expected"),
+    [
+        ({}, {"team/step0": " shares"}),
+        ({"report.wandb": "same"}, {"team/step0": "shows shares"}),
+        ({"report.wandb": "team/step0"}, {"team/step0": "shows shares"}),
+        ({"report.wandb": "team/health"}, {"team/step0": " shares", "team/health": "shows"}),
+        ({"report.wandb": "same", "report.state": False}, {"team/step0": "shows"}),
+        ({"report.state": False}, {}),
+    ],
+)
+def test_a_home_is_the_only_project_that_is_written_to_besides_a_named_report(tmp_path, report, expected):
+    found = targets(["team/rl", "team/sft"], loaded(tmp_path, **{"report.home": "team/step0"}, **report))
+    assert described(found) == expected
+    assert all(target.scope.everything for target in found)
+    assert all(target.texts == ("team/rl", "team/sft") for target in found)
+
+
+def test_a_home_that_is_not_a_project_is_refused(tmp_path):
+    with pytest.raises(UsageError, match=r"report\.home = 'step0' does not name a W&B project"):
+        targets(["team/rl"], loaded(tmp_path, **{"report.home": "step0"}))
+
+
 @pytest.mark.parametrize("setting", ["health", "./wandb", "a/b/c/d/e", "https://wandb.example.com/"])
 def test_a_setting_that_names_no_project_is_refused_with_its_value(tmp_path, setting):
     with pytest.raises(UsageError, match=r"report\.wandb = ") as caught:

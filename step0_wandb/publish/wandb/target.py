@@ -10,7 +10,7 @@ from step0_wandb.publish.wandb.state import Scope
 from step0_wandb.wandb_api.address import RemoteAddress, parse_address, safe_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from step0_wandb.settings.load import Loaded
 
@@ -52,30 +52,61 @@ def targets(texts: Sequence[str], loaded: Loaded) -> tuple[Target, ...]:
     Raises
     ------
     UsageError
-        The setting ``report.wandb`` is neither "same" nor a project.
+        The setting ``report.wandb`` is neither "same" nor a project, or ``report.home`` is not one.
     """
     setting = loaded.settings.report.wandb
-    home = project_of(setting, "report.wandb") if setting and setting != "same" else None
+    shown = project_of(setting, "report.wandb") if setting and setting != "same" else None
     named: dict[str, list[str]] = {}
     for text in texts:
         if project := _project(text):
             named.setdefault(project, []).append(text)
-    names = list(dict.fromkeys([*named, *([home] if home else [])]))
-    found = (
-        Target(
+    if home := home_of(loaded):
+        every = tuple(text for some in named.values() for text in some)
+        found = _at_home(str(home), shown, loaded, every)
+    else:
+        found = _each(named, shown, loaded)
+    return tuple(target for target in found if target.shows or target.shares)
+
+
+def home_of(loaded: Loaded) -> RemoteAddress | None:
+    """Return the one project that the sync's own run and the shared state live in, if the settings name one.
+
+    Raises
+    ------
+    UsageError
+        The setting ``report.home`` is not a project.
+    """
+    setting = loaded.settings.report.home
+    if not setting:
+        return None
+    entity, _, project = project_of(setting, "report.home").partition("/")
+    return RemoteAddress(entity, project)
+
+
+def _at_home(home: str, shown: str | None, loaded: Loaded, texts: tuple[str, ...]) -> Iterator[Target]:
+    """Yield the home of all sources, and the project that the report goes to where it is another one."""
+    report = loaded.settings.report
+    shows = report.wandb == "same" or shown == home
+    yield Target(Scope(home, everything=True), shows=shows, shares=report.state, texts=texts)
+    if shown and shown != home:
+        yield Target(Scope(shown, everything=True), shows=True, shares=False, texts=texts)
+
+
+def _each(named: Mapping[str, list[str]], shown: str | None, loaded: Loaded) -> Iterator[Target]:
+    """Yield every project that is read, and the one that the report of all goes to."""
+    names = list(dict.fromkeys([*named, *([shown] if shown else [])]))
+    for name in names:
+        yield Target(
             Scope(
                 name,
                 others=frozenset(names) - {name},
                 takes_rest=name == names[0],
-                everything=name == home,
+                everything=name == shown,
             ),
-            shows=setting == "same" or name == home,
+            shows=loaded.settings.report.wandb == "same" or name == shown,
             shares=loaded.settings.report.state,
             texts=tuple(named.get(name, ())),
         )
-        for name in names
-    )
-    return tuple(target for target in found if target.shows or target.shares)
 
 
 def shown_in(known: Sequence[Target], text: str | None, *, shares: bool) -> tuple[Target, ...]:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from step0_wandb.errors import CredentialsError, SourceError, Step0Error
 from step0_wandb.publish.alerts.channels.base import NotAllowedError, OutOfReachError, RefusedError
+from step0_wandb.publish.wandb.target import home_of
 from step0_wandb.records import OWN_JOB_TYPE
 from step0_wandb.wandb_api.faults import FORBIDDEN, NOT_FOUND, QUERY_ERROR, REFUSED, RequestFailed
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from step0_wandb.settings.options import AlertsSettings
     from step0_wandb.sources.server.diagnose import Finding
     from step0_wandb.store import Message
+    from step0_wandb.wandb_api.address import RemoteAddress
     from step0_wandb.wandb_api.client import GraphQLClient
     from step0_wandb.wandb_api.context import Context
 
@@ -84,9 +86,9 @@ class WandbChannel:
         """Return every project."""
         return projects
 
-    def sender(self, _loaded: Loaded, context: Context) -> WandbSender:
+    def sender(self, loaded: Loaded, context: Context) -> WandbSender:
         """Return what raises alerts on the server of the settings."""
-        return WandbSender(context.client())
+        return WandbSender(context.client(), home_of(loaded))
 
     def findings(
         self, _loaded: Loaded, context: Context, projects: Sequence[tuple[str, str]]
@@ -111,10 +113,17 @@ class WandbChannel:
 
 
 class WandbSender:
-    """Raises alerts on one W&B server."""
+    """Raises alerts on one W&B server.
 
-    def __init__(self, client: GraphQLClient) -> None:
+    Parameters
+    ----------
+    home : RemoteAddress or None
+        The one project whose own run is used; None uses the own run of each message's project.
+    """
+
+    def __init__(self, client: GraphQLClient, home: RemoteAddress | None = None) -> None:
         self._client = client
+        self._home = home
         self._own_runs: set[tuple[str, str]] = set()
 
     def send(self, message: Message) -> None:
@@ -154,6 +163,8 @@ class WandbSender:
 
     def _raise_on_own(self, message: Message) -> None:
         """Raise an alert on the sync's own run, which is made where a project has none."""
+        if self._home:
+            message = replace(message, entity=self._home.entity, project=self._home.project)
         place = (message.entity, message.project)
         if place not in self._own_runs:
             self._make_own(*place)
@@ -163,10 +174,10 @@ class WandbSender:
     def _make_own(self, entity: str, project: str) -> None:
         where = {"entity": entity, "project": project, "run": OWN_RUN}
         found = self._ask(_FIND_OWN, where).get("project")
-        if not isinstance(found, dict):
-            # Making a run would make its project too.
+        if not isinstance(found, dict) and not self._home:
+            # Making a run would make its project too, which only who names a home wants.
             raise RefusedError("the server has no such project, or does not show it to this key")
-        if not found.get("run"):
+        if not isinstance(found, dict) or not found.get("run"):
             self._ask(_MAKE_OWN, where | {"type": OWN_JOB_TYPE, "state": "finished"})
 
     def _ask(self, document: str, variables: Mapping[str, object]) -> Mapping[str, object]:
