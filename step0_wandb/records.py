@@ -287,6 +287,8 @@ class CheckPlan:
         What to set so that a missing metric is logged.
     observables : tuple of ObservableRule
         What must hold for the other numbers of the row, one for each that it has.
+    contradiction : str
+        What of the config contradicts itself, such as another model on one side; else empty.
     """
 
     ppo_kl: Rule
@@ -297,6 +299,7 @@ class CheckPlan:
     gap_zero: str = ""
     switch: str = ""
     observables: tuple[ObservableRule, ...] = ()
+    contradiction: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -476,3 +479,10 @@ class JudgedRun:
     start: int = 1
     starts: int = 1
     earlier: tuple[EarlierStart, ...] = ()
+
+    @property
+    def must_stop(self) -> bool:
+        """Whether it is broken, or suspect because its config contradicts itself, which no training mends."""
+        contradicts = any(check.check == "config" and check.outcome != "pass" for check in self.checks)
+        is_flagged = self.verdict == "broken" or (self.verdict == "suspect" and contradicts)
+        return is_flagged and self.label != "exclude"

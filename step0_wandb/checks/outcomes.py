@@ -47,6 +47,7 @@ class Why(IntEnum):
     NO_RANGE = 16
     NOT_ASKED = 17
     REFUTED = 18
+    CONTRADICTION = 19
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,12 @@ def gate(  # noqa: PLR0913 - one parameter an option
             help="Wait for the first step of N rollouts; 2 shows whether the engine got the new weights.",
         ),
     ] = 1,
-    stop: Annotated[bool, typer.Option("--stop", help="Ask W&B to stop a broken run.")] = False,
+    stop: Annotated[
+        bool,
+        typer.Option(
+            "--stop", help="Ask W&B to stop a run that is broken, or whose config contradicts itself."
+        ),
+    ] = False,
     on_broken: Annotated[
         str | None,
         typer.Option(
@@ -100,7 +105,7 @@ def gate(  # noqa: PLR0913 - one parameter an option
     if not session.as_json:
         for policy in policies:
             output.print_run(policy, output.console())
-    broken = next((one for one in policies if one.verdict == "broken" and one.label != "exclude"), None)
+    broken = next((one for one in policies if one.must_stop), None)
     stopped = stop_run(broken, job, patience) if stop and broken else None
     if stopped:
         output.tell(f"stop: {stopped.says}")
@@ -110,7 +115,8 @@ def gate(  # noqa: PLR0913 - one parameter an option
         output.print_json(_document(policies, stopped))
     headline = f"{title_of(policies[0])} is {policies[0].verdict}"
     is_written = append_summary(summary, headline, policies, session)
-    if any(map((session.fail_on or FailOn.broken).hit_by, policies)):
+    fail_on = session.fail_on or FailOn.broken
+    if any(map(fail_on.hit_by, policies)) or (broken and fail_on is not FailOn.never):
         raise typer.Exit(VERDICT)
     if policies[0].verdict in ("pending", "no-step0"):
         raise typer.Exit(NO_STEP0)

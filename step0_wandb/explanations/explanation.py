@@ -6,8 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from step0_wandb.explanations.causes import Evidence, blind_spots, find_causes
 from step0_wandb.explanations.differences import differences, nearest_setup, one_line
+from step0_wandb.profiles.causes import Evidence, blind_spots, find_causes
 from step0_wandb.records import FLAGGED
 from step0_wandb.text.formatting import clean, count, key_text, number, when
 from step0_wandb.text.nested import flatten
@@ -17,9 +17,9 @@ from step0_wandb.verdicts.reference_gaps import published_for
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from step0_wandb.explanations.causes import Cause
     from step0_wandb.explanations.differences import Difference
     from step0_wandb.profiles import Profiles
+    from step0_wandb.profiles.causes import Cause
     from step0_wandb.records import Json, JudgedRun
     from step0_wandb.store.store import Store
 
@@ -84,7 +84,8 @@ class Explanation:
     def lines(self) -> Iterator[Line]:
         """Yield what is to be said beside the verdict, its reasons and the differences."""
         for cause in self.causes:
-            yield Line("likely", cause.text)
+            if not any(cause.text in reason for reason in self.run.reasons):
+                yield Line("likely", cause.text)
             yield Line("do", cause.advice)
         if not self.causes and self.run.verdict in FLAGGED:
             yield Line("do", self._where_to_begin())

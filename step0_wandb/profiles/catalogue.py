@@ -116,7 +116,8 @@ def load_profiles(paths: Iterable[Path] = ()) -> Profiles:
     """
     files = [file for path in paths for file in _files(path)]
     by_name: dict[str, Profile] = {}
-    digest = hashlib.sha256(read_file(SHIPPED / "lists" / "model_names.toml") + catalog_file())
+    lists = (read_file(SHIPPED / "lists" / name) for name in ("model_names.toml", "causes.toml"))
+    digest = hashlib.sha256(b"".join(lists) + catalog_file())
     for file in (*files, *sorted(SHIPPED.glob("*.toml"))):
         content = read_file(file)
         profile = parse_profile(file, content)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from step0_wandb.profiles.causes import contradiction_in
 from step0_wandb.records import RunFacts, Step0
 from step0_wandb.step0.policies import by_policy, of_policy, prefixes
 
@@ -217,11 +218,13 @@ class Step0Finder:
             return RunFacts(step0)
         profile = self.profiles.by_name[step0.profile]
         rules, observed = profile.observe(record.config, step0.row, step0.gap_metric)
-        return RunFacts(
-            replace(step0, observed=observed),
-            setup=profile.setup_label(record.config, step0.gap_metric),
-            plan=replace(profile.plan(record.config, step0.gap_metric), observables=rules),
+        plan = replace(
+            profile.plan(record.config, step0.gap_metric),
+            observables=rules,
+            contradiction=contradiction_in(profile, record.config),
         )
+        setup = profile.setup_label(record.config, step0.gap_metric)
+        return RunFacts(replace(step0, observed=observed), setup=setup, plan=plan)
 
     def _candidate(self, rows: Sequence[HistoryRow], config: Mapping[str, Json]) -> _Candidate | None:
         rows = _in_order(rows)

@@ -49,7 +49,7 @@ COLUMNS = (
     *("label", "label_why", "label_who", "accepted_at", "step0", "note", "fit", "conflict"),
     *("ppo_kl_rule", "ppo_kl_limit", "ppo_kl_above", "ppo_kl_broken_from", "ppo_kl_why"),
     *("clip_frac_rule", "clip_frac_limit", "clip_frac_above", "clip_frac_broken_from", "clip_frac_why"),
-    *("gap_rule", "gap_why", "ceiling", "ceiling_from", "gap_zero", "switch", "observables"),
+    *("gap_rule", "gap_why", "ceiling", "ceiling_from", "gap_zero", "switch", "observables", "contradiction"),
 )
 """The columns of a frame of runs, in their order.
 
@@ -108,6 +108,7 @@ def plan_columns(plan: CheckPlan) -> Columns:
         "gap_zero": plan.gap_zero,
         "switch": plan.switch,
         "observables": plan.observables,
+        "contradiction": plan.contradiction,
     }
 
 

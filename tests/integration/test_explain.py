@@ -42,7 +42,7 @@ from tests.support.runs import exit_record, history_record, run_record, wandb_fi
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)
 CATALOGUE = tomllib.loads(
-    resources.files("step0_wandb").joinpath("explanations", "causes.toml").read_text(encoding="utf-8")
+    resources.files("step0_wandb").joinpath("profiles", "lists", "causes.toml").read_text(encoding="utf-8")
 )
 HOSTILE = "\x1b[2Jx\x1b]0;owned\x07[bold]\u202e</td>"
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from step0_wandb.errors import SourceError, UsageError
-from step0_wandb.explanations.causes import Cause
+from step0_wandb.profiles.causes import Cause
 from step0_wandb.publish.alerts.channels.wandb import WandbSender
 from step0_wandb.publish.alerts.channels.webhook import webhook_body, webhook_refusal, webhook_url
 from step0_wandb.publish.alerts.text import (

@@ -5,12 +5,12 @@ from importlib import resources
 
 import pytest
 
-from step0_wandb.explanations.causes import Evidence, blind_spots, find_causes
 from step0_wandb.profiles import load_profiles
+from step0_wandb.profiles.causes import Evidence, blind_spots, find_causes
 
 PROFILES = load_profiles().by_name
 CATALOGUE = tomllib.loads(
-    resources.files("step0_wandb").joinpath("explanations", "causes.toml").read_text(encoding="utf-8")
+    resources.files("step0_wandb").joinpath("profiles", "lists", "causes.toml").read_text(encoding="utf-8")
 )
 MILES = {
     "hf_checkpoint": "/models/Qwen3-0.6B",

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import pydantic
 import pytest
 
-from step0_wandb.explanations.causes import Evidence, find_causes
 from step0_wandb.explanations.differences import differences
 from step0_wandb.profiles import load_profiles
+from step0_wandb.profiles.causes import Evidence, find_causes
 from step0_wandb.records import HistoryRow, RunRecord
 from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.text.nested import flatten

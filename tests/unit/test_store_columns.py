@@ -55,6 +55,7 @@ def test_a_run_has_its_identity_values_and_checks_in_columns():
         "gap_zero": "",
         "switch": "",
         "observables": (),
+        "contradiction": "",
     }
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime, timedelta
 
-    from step0_wandb.explanations.causes import Cause
+    from step0_wandb.profiles.causes import Cause
     from step0_wandb.records import JudgedRun
 
 TITLE_LENGTH: Final = 63
@@ -130,10 +130,12 @@ def run_text(run: JudgedRun, cost: Cost, causes: Sequence[Cause], findings: Sequ
     findings : sequence of str
         What else differs from healthy runs; what is a cause already is not repeated.
     """
-    rest = [finding for finding in findings if finding not in {cause.text for cause in causes}]
+    said = [cause.text for cause in causes]
+    rest = [finding for finding in findings if finding not in said]
+    reasons = [reason for reason in run.reasons if not any(text in reason for text in said[:1])]
     return _lines(
-        *(f"Likely: {_finding(cause.text)}" for cause in causes[:1]),
-        *(_safe(reason) for reason in run.reasons[:_REASONS]),
+        *(f"Likely: {_finding(text)}" for text in said[:1]),
+        *(_safe(reason) for reason in reasons[:_REASONS]),
         f"{_who(run)}, {_safe(run.setup or 'no setup')}",
         cost_text(run.state, cost),
         *(f"- {_finding(finding)}" for finding in rest[: _FINDINGS - len(causes[:1])]),

@@ -21,9 +21,10 @@ from step0_wandb.profiles.observables import catalog
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from step0_wandb.profiles import Profile
+    from step0_wandb.profiles.profile import Profile
     from step0_wandb.records import Json
 
+Contradicts = Literal["", "launch", "run"]
 COMMON = 0.5
 """A cause that more than this share of the healthy peers has explains no difference."""
 
@@ -40,12 +41,16 @@ class Cause:
         What to do about it.
     rank : int
         1: the config contradicts itself; 2: it has what is known to do this; 3: worth a look.
+    contradicts : str
+        ``run``: the config alone makes a run suspect. ``launch``: a launch should not start with it, and
+        the checks of a run show it by themselves. Empty for all other causes.
     """
 
     name: str
     text: str
     advice: str
     rank: int
+    contradicts: Contradicts = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +102,19 @@ class _Entry(schema.Table):
     shows: tuple[Annotated[str, AfterValidator(_check_name)], ...] = Field(min_length=1)
     when: schema.Expr
     rank: Literal[1, 2, 3]
+    contradicts: Contradicts = ""
+    on_purpose: schema.Expr = schema.NEVER
     says: str
     do: str
+
+    def is_about(self, profile: Profile) -> bool:
+        """Return whether runs of a framework may show it."""
+        return not self.profiles or profile.name in self.profiles
+
+    def filled(self, scope: _Scope) -> Cause:
+        """Return the cause with what a config says."""
+        contradicts = "" if self.on_purpose.holds(scope) else self.contradicts
+        return Cause(self.name, _filled(self.says, scope), self.do, self.rank, contradicts)
 
 
 class _Blind(schema.Table):
@@ -117,14 +133,19 @@ class _Catalogue(schema.Table):
 
 @cache
 def _catalogue() -> _Catalogue:
-    text = resources.files("step0_wandb").joinpath("explanations", "causes.toml").read_text(encoding="utf-8")
+    text = (
+        resources.files("step0_wandb")
+        .joinpath("profiles", "lists", "causes.toml")
+        .read_text(encoding="utf-8")
+    )
     return _Catalogue.model_validate(tomllib.loads(text))
 
 
 def find_causes(profile: Profile, evidence: Evidence) -> list[Cause]:
     """Return the known causes that a run's config shows, the likeliest first.
 
-    Only causes of a check that fails are named, and none that most healthy peers share.
+    Only causes of a check that fails are named, and none that most healthy peers share. What makes a run
+    suspect by its config alone is named whatever its checks say.
 
     Examples
     --------
@@ -137,13 +158,38 @@ def find_causes(profile: Profile, evidence: Evidence) -> list[Cause]:
     catalogue = _catalogue()
     scope = _Scope(profile, evidence.config, _about(evidence, catalogue.beside))
     found = []
-    for entry in catalogue.cause:
-        asked = (not entry.profiles or profile.name in entry.profiles) and set(entry.shows) & set(
-            evidence.failed
-        )
-        if asked and entry.when.holds(scope) and not _is_common(entry.when, profile, evidence.peers):
-            found.append(Cause(entry.name, _filled(entry.says, scope), entry.do, entry.rank))
+    for entry, cause in _shown_by(profile, scope):
+        is_likely = set(entry.shows) & set(evidence.failed)
+        if cause.contradicts == "run" or (is_likely and not _is_common(entry.when, profile, evidence.peers)):
+            found.append(cause)
     return sorted(found, key=lambda cause: cause.rank)
+
+
+def causes_in(profile: Profile, config: Mapping[str, Json]) -> list[Cause]:
+    """Return the known causes that a config shows by itself, without a run: contradictions first.
+
+    Examples
+    --------
+    >>> from step0_wandb.profiles import load_profiles
+    >>> config = {"hf_checkpoint": "Qwen/Qwen3-0.6B", "ref_load": "/models/Qwen3-1.7B_torch_dist"}
+    >>> causes_in(load_profiles().by_name["miles"], config)[0].contradicts
+    'run'
+    """
+    found = [cause for _, cause in _shown_by(profile, _Scope(profile, config, {}))]
+    return sorted(found, key=lambda cause: (not cause.contradicts, cause.rank))
+
+
+def contradiction_in(profile: Profile, config: Mapping[str, Json]) -> str:
+    """Return what of a run's config contradicts itself, the gravest first; empty for most."""
+    shown = _shown_by(profile, _Scope(profile, config, {}), only="run")
+    return next((cause.text for _, cause in shown if cause.contradicts), "")
+
+
+def _shown_by(profile: Profile, scope: _Scope, only: Contradicts = "") -> Iterator[tuple[_Entry, Cause]]:
+    """Yield what a config shows of the catalogue, or of one kind of its contradictions."""
+    for entry in _catalogue().cause:
+        if only in ("", entry.contradicts) and entry.is_about(profile) and entry.when.holds(scope):
+            yield entry, entry.filled(scope)
 
 
 def blind_spots(profile: Profile, config: Mapping[str, Json]) -> list[str]:
