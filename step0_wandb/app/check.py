@@ -15,6 +15,7 @@ from step0_wandb.app.sync import profiles_of, read_into
 from step0_wandb.errors import NoStep0Error, SourceError, Step0Error, UsageError
 from step0_wandb.explanations.explanation import Explainer
 from step0_wandb.explanations.installed import Installed
+from step0_wandb.profiles.architecture import join
 from step0_wandb.publish.wandb import shared_ranges
 from step0_wandb.publish.wandb.target import home_of
 from step0_wandb.records import VERDICTS, EarlierStart
@@ -290,7 +291,10 @@ def judge_one(
     if label := basis.labels.get(record.key):
         row = row.assign(label=label.label, label_why=label.why, label_who=label.who)
     settings = loaded.settings.ranges
+    ranged = () if basis.ranges is None else map(str, basis.ranges.index)
+    joined = join({str(facts.setup), *ranged, *_setups_of(basis.runs)})
     frame = _beside(row, basis.runs)
+    frame["setup"] = frame["setup"].replace(joined)
     result = weigh(frame, basis.ranges, alpha=settings.alpha, broken_ratio=settings.broken_ratio)
     return next(run for run in judged_runs(result, only=record.key))
 
@@ -326,6 +330,10 @@ def _beside(row: pd.DataFrame, stored: pd.DataFrame | None) -> pd.DataFrame:
             row[name] = stored.loc[same, name].iloc[0]
     both: pd.DataFrame = pd.concat([stored[~same], row], ignore_index=True)
     return both
+
+
+def _setups_of(runs: pd.DataFrame | None) -> set[str]:
+    return set() if runs is None else set(runs["setup"].dropna())
 
 
 def gravest_first(runs: Iterable[JudgedRun]) -> list[JudgedRun]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from step0_wandb.app import later_rollouts
 from step0_wandb.app.pull import pull
+from step0_wandb.app.regroup import join_setups, refresh
 from step0_wandb.app.weight_log import weight_log
 from step0_wandb.errors import UsageError
 from step0_wandb.explanations.installed import Installed, compared
@@ -211,7 +212,7 @@ def run_sync(job: Job) -> SyncResult:
         )
     context, wanted = job.context(), targets(texts, job.loaded)
     with Store.open(job.loaded.store, mode="copy" if job.dry_run else "write") as store:
-        renamed = _refresh(store, Step0Finder(profiles_of(job.loaded)), job)
+        renamed = refresh(store, Step0Finder(profiles_of(job.loaded)), job.loaded.settings)
         pulled = _read_all(store, texts, job, context)
         unread = [part.result.source for part in pulled if part.failure]
         ready = write_back.restore(store, wanted, context, unread=unread)
@@ -287,6 +288,7 @@ def judge_store(store: Store, loaded: Loaded, context: Context) -> tuple[str, ..
     from step0_wandb.verdicts.judge import judged_runs, setup_ranges, weigh
 
     settings, profiles = loaded.settings.ranges, profiles_of(loaded)
+    join_setups(store)
     runs = _frame(store, profiles)
     if loaded.settings.checks.every_rollout:
         runs = later_rollouts.joined(store, runs)
@@ -357,49 +359,6 @@ def _mismatched(store: Store, changed: Sequence[str]) -> tuple[str, ...]:
         entry for entry in kept.load_weight_checks(store) if entry.status == "failed" and entry.run in changed
     )
     return tuple(f"{entry.run} compared {entry.what}: {'; '.join(entry.notes)}" for entry in failed)
-
-
-def _regroup(store: Store, finder: Step0Finder) -> tuple[str, ...]:
-    """Find the setup of every stored run again; accepts and mutes go along with the runs.
-
-    Returns
-    -------
-    tuple of str
-        One line for each setup with an accept or a mute that has another name now.
-    """
-    moved = store.runs.refresh_facts(finder.facts)
-    moves = {
-        old: carried
-        for old, names in moved.items()
-        if (carried := [new for new in sorted(names) if store.people.carry_over(old, new)])
-    }
-    return tuple(
-        f"the runs of {old} are in {new[0]}{f' and {len(new) - 1} more' if len(new) > 1 else ''} now; "
-        "its accept and mute hold there too"
-        for old, new in sorted(moves.items())
-    )
-
-
-def _refresh(store: Store, finder: Step0Finder, job: Job) -> tuple[str, ...]:
-    """Bring stored facts up to the profiles and settings of now; what that changes makes the store stale.
-
-    Returns which setups have another name now, in sentences.
-    """
-    renamed: tuple[str, ...] = ()
-    profiles = finder.profiles.fingerprint
-    if store.notes.get("profiles") != profiles:
-        with store.transaction():
-            renamed = _regroup(store, finder)
-            store.sources.forget_marks(status="no-step0")
-            store.notes.mark_stale()
-            store.notes.put("profiles", profiles)
-    settings = job.loaded.settings
-    judging = settings.ranges.model_dump_json() + settings.checks.model_dump_json()
-    if store.notes.get("judging") != judging:
-        with store.transaction():
-            store.notes.mark_stale()
-            store.notes.put("judging", judging)
-    return renamed
 
 
 def _page(store: Store, job: Job, *, news: bool) -> Path | Problem | None:

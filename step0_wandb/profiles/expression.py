@@ -19,14 +19,14 @@ from functools import cached_property
 from typing import Any
 
 from step0_wandb.errors import UsageError
-from step0_wandb.profiles import model_names
+from step0_wandb.profiles import architecture, model_names
 from step0_wandb.text.nested import lookup
 
 Scope = Mapping[str, Any]
 
 ALLOWED = (
     "Allowed are config keys, numbers, texts, + - * / //, comparisons, in, and, or, not, "
-    "x if y else z, has(), key(), model(), differ(), architecture() and known_architecture()."
+    "x if y else z, has(), key(), model(), differ(), architecture(), known_architecture() and agree()."
 )
 
 
@@ -158,10 +158,11 @@ _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "model": lambda scope, path: _model_names(scope).name(path),
     "differ": lambda scope, one, other: _model_names(scope).differ(one, other),
-    "known_architecture": lambda scope, path: _model_names(scope).architecture_of(path),
-    "architecture": lambda _scope, layers, hidden: f"{layers} x {hidden}" if layers and hidden else None,
+    "architecture": lambda _scope, *parts: architecture.describe(*parts),
+    "known_architecture": lambda scope, path: architecture.of_name(_model_names(scope).name(path) or ""),
+    "agree": lambda _scope, one, other: architecture.agree(one, other),
 }
-_ARGUMENTS = {"model": 1, "differ": 2, "known_architecture": 1, "architecture": 2}
+_ARGUMENTS = {"model": 1, "differ": 2, "architecture": 5, "known_architecture": 1, "agree": 2}
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "none": None}
 """How TOML and YAML spell what Python spells with a capital."""
 _SCOPE = ast.Name("scope", ast.Load())

@@ -35,7 +35,8 @@ _FIRST_ITERATIONS = frozenset({0, 1})
 
 
 @cache
-def _lists() -> Mapping[str, Any]:
+def name_lists() -> Mapping[str, Any]:
+    """Return what is known of the names of models."""
     text = resources.files("step0_wandb").joinpath("profiles", "lists", "model_names.toml").read_text("utf-8")
     return tomllib.loads(text)
 
@@ -105,10 +106,6 @@ class ModelNames:
         """Return what tells one checkpoint from another, wherever it is stored: its model, and its numbers."""
         return self.name(path), self._counted(path)
 
-    def architecture_of(self, path: object) -> str | None:
-        """Return the layers x hidden size of a well-known model, by its name; None for any other."""
-        return _known_architecture(self.name(path) or "")
-
     def _telling(self, parts: list[str]) -> str | None:
         hub = next((part for part in parts if part.startswith("models--")), None)
         if hub is not None:
@@ -116,7 +113,8 @@ class ModelNames:
         for part in reversed(parts):
             bare = _bare(part)
             if not self._is_generic(bare):
-                return bare.replace("___", ".")  # how ModelScope writes a dot
+                name = _uncounted(bare)
+                return (bare if self._is_generic(name) else name).replace("___", ".")  # a dot of ModelScope
         return None
 
     def _is_generic(self, part: str) -> bool:
@@ -129,26 +127,26 @@ class ModelNames:
 
     @cached_property
     def _words(self) -> frozenset[str]:
-        lists = _lists()
+        lists = name_lists()
         counters = (word for words in lists["counters"].values() for word in words)
         return frozenset((*lists["generic"], *lists["layout"], *counters)) | self.generic
 
     def _whole(self, path: str, parts: list[str]) -> str:
         """Return a path that names nothing, without what changes from one checkpoint to the next."""
-        kept = [bare for part in parts if (bare := _bare(part)) and not _is_layout(bare)]
+        kept = [_uncounted(bare) for part in parts if (bare := _bare(part)) and not _is_layout(bare)]
         root = "/" if path.replace("\\", "/").startswith("/") else ""
         return root + "/".join(kept or parts)
 
     def _counted(self, path: object) -> dict[str, int]:
         """Return the number of the checkpoint in a path, by what it counts."""
-        counters = _lists()["counters"]
+        counters = name_lists()["counters"]
         found: dict[str, int] = {}
         for part in map(_bare, _parts(path)):
-            if self._is_generic(part):
-                for word, number in re.findall(r"([a-z]+)[-_]?(\d+)", part.lower().replace("global_", "")):
-                    kind = next((kind for kind, words in counters.items() if word in words), "")
-                    if kind in ("step", "epoch") and len(number) < _LONGEST_COUNT:
-                        found[kind] = max(int(number), found.get(kind, 0))
+            counting = part if self._is_generic(part) else part[len(_uncounted(part)) :]
+            for word, number in re.findall(r"([a-z]+)[-_]?(\d+)", counting.lower().replace("global_", "")):
+                kind = next((kind for kind, words in counters.items() if word in words), "")
+                if kind in ("step", "epoch") and len(number) < _LONGEST_COUNT:
+                    found[kind] = max(int(number), found.get(kind, 0))
         return found
 
 
@@ -174,7 +172,7 @@ def _parts(path: object) -> list[str]:
 
 @cache
 def _suffix() -> re.Pattern[str]:
-    suffixes = _lists()["suffixes"]
+    suffixes = name_lists()["suffixes"]
     formats = "|".join(map(re.escape, suffixes["formats"]))
     files = "|".join(map(re.escape, suffixes["files"]))
     return re.compile(rf"(?<=.)(?:(?:[-_](?:{formats}))|{files})$", re.IGNORECASE)
@@ -188,29 +186,31 @@ def _bare(part: str) -> str:
 
 
 @cache
+def _counter() -> re.Pattern[str]:
+    words = "|".join(map(re.escape, name_lists()["suffixes"]["counters"]))
+    return re.compile(
+        rf"(?<=.)[-_](?:global[-_]?)?(?:{words})[-_]?\d{{1,{_LONGEST_COUNT - 1}}}$", re.IGNORECASE
+    )
+
+
+def _uncounted(part: str) -> str:
+    """Return a part without the number of a checkpoint at its end: ``qwen3-4b-math_step_500``."""
+    while (shorter := _counter().sub("", part)) != part:
+        part = shorter
+    return part
+
+
+@cache
 def _nothing() -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{pattern})" for pattern in _lists()["patterns"]["nothing"]))
+    return re.compile("|".join(f"(?:{pattern})" for pattern in name_lists()["patterns"]["nothing"]))
 
 
 def _is_layout(part: str) -> bool:
     """Return whether a part says only where in a training, or in which form, a checkpoint is."""
-    lists, lower = _lists(), part.lower()
+    lists, lower = name_lists(), part.lower()
     if _nothing().fullmatch(lower):
         return True
     tokens = _TOKEN.findall(lower)
     words = {token for token in tokens if not token.isdigit()}
     counters = {word for words in lists["counters"].values() for word in words}
     return words <= counters | set(lists["layout"])
-
-
-@cache
-def _known_architecture(name: str) -> str | None:
-    found = [known for known in _lists()["architectures"] if _names(known).search(name.lower())]
-    return _lists()["architectures"][max(found, key=len)] if found else None
-
-
-@cache
-def _names(known: str) -> re.Pattern[str]:
-    """Return what finds a well-known model in a name, however its parts are joined."""
-    joined = "[-_.]?".join(map(re.escape, _SEPARATORS.split(known)))
-    return re.compile(rf"(?<![a-z0-9]){joined}(?![a-z0-9]|\.\d)")

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from step0_wandb.errors import UsageError
-from step0_wandb.profiles import observables, schema
+from step0_wandb.profiles import architecture, observables, schema
 from step0_wandb.profiles.expression import Expression
 from step0_wandb.profiles.model_names import names_with
 from step0_wandb.records import CheckPlan, ObservableRule, Rule
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from step0_wandb.records import Json
 
 ARCHITECTURE = "architecture"
-"""The named part of a profile that says layers x hidden size."""
+"""The named part of a profile that says how the model is built."""
 PPO_KL_BROKEN_FROM = 1e-2
 """Every PPO-KL from here on has so far been a real fault."""
 CLIP_FRAC_LIMIT = 1e-10
@@ -146,9 +146,10 @@ class Profile(schema.Table):
         value = key and key.value.value(scope)
         if value is None:
             return None
-        architecture = scope[ARCHITECTURE] if ARCHITECTURE in self.let else None
-        is_clear = architecture in (None, self.model_names.architecture_of(value))
-        return _shown(value) if is_clear else f"{_shown(value)} ({architecture})"
+        built = scope[ARCHITECTURE] if ARCHITECTURE in self.let else None
+        usual = architecture.of_name(_shown(value))
+        is_clear = built is None or (usual is not None and architecture.agree(built, usual))
+        return _shown(value) if is_clear else f"{_shown(value)} ({built})"
 
     def unnamed_because(self, config: Mapping[str, Json]) -> str:
         """Return why a run is of no known setup: its config names no model; empty where it does."""
@@ -262,27 +263,28 @@ class Profile(schema.Table):
         Raises
         ------
         UsageError
-            A key to drop is not one of the profile's, or a key to add is there already.
+            Something has no effect: a key to drop is not one of the profile's, a key to add is there already,
+            or `keys` are the profile's own.
         """
         own = {key.label: key for key in self.setup}
         chosen = list(self.setup) if keys is None else []
-        for name in (*(keys or ()), *add):
+        for option, name in (*(("keys", name) for name in keys or ()), *(("add", name) for name in add)):
             key = own.get(name) or _by_value(name, {key.label for key in chosen})
             if any(key.value == other.value for other in chosen):
-                raise UsageError(
-                    f"[setup.{self.name}] add names {name!r}, which has no effect: it is a setup key already",
-                    f"There are: {', '.join(own)}.",
-                )
+                raise self._no_effect(f"{option} names {name!r}", "it is a setup key already")
             chosen.append(key)
+        if keys is not None and {key.value.text for key in chosen} == {key.value.text for key in self.setup}:
+            raise self._no_effect("keys are the profile's own", "leave them out")
         for name in drop:
-            kept = [key for key in chosen if name not in (key.label, *key.value.names)]
+            kept = [key for key in chosen if name != key.label and name not in self.keys_of(key.value)]
             if len(kept) == len(chosen):
-                raise UsageError(
-                    f"[setup.{self.name}] drop names {name!r}, which has no effect: it is not a setup key",
-                    f"There are: {', '.join(own)}.",
-                )
+                raise self._no_effect(f"drop names {name!r}", "it is not a setup key")
             chosen = kept
         return self.model_copy(update={"setup": tuple(chosen)})
+
+    def _no_effect(self, what: str, why: str) -> UsageError:
+        labels = ", ".join(key.label for key in self.setup)
+        return UsageError(f"[setup.{self.name}] {what}, which has no effect: {why}", f"There are: {labels}.")
 
     def _exact_rule(self, check: Literal["ppo_kl", "clip_frac"], scope: Mapping[str, Any]) -> Rule:
         is_kl = check == "ppo_kl"

@@ -207,6 +207,12 @@ class RunStore:
                     self._update(row, facts_columns(facts, record.rows, database.plans))
         return moved
 
+    def rename_setups(self, names: Mapping[str, str]) -> None:
+        """Give the runs of some setups another setup: by its label, the label of the other one."""
+        with self._database.transaction() as connection:
+            for old, new in names.items():
+                connection.execute(update(runs).where(runs.c.setup == old).values(setup=new))
+
     def update(self, updates: Iterable[RunUpdate]) -> None:
         """Change name, state and tags of runs; unknown runs are left out."""
         with self._database.transaction() as connection:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from step0_wandb.profiles import architecture
 from step0_wandb.profiles.model_names import ModelNames
 
 NAMES = ModelNames()
@@ -154,6 +155,16 @@ outputs/reverse-text/weights/step_100 | reverse-text
 /scratch/alice-7b/exp20/dist | alice-7b
 /scratch/alice-7b/run_3/output_v2 | alice-7b
 /scratch/alice-7b/fsdp2/consolidated | alice-7b
+# a number within one training, also behind the name itself or with a stage before it
+/ckpts/qwen3-4b-math/stage1_v5_step135 | qwen3-4b-math
+/ckpts/qwen3-4b-math/stage_2/phase1-step_20 | qwen3-4b-math
+/ckpts/qwen3-4b-math_step_500 | qwen3-4b-math
+/ckpts/qwen3-4b-math-step500_hf | qwen3-4b-math
+/ckpts/qwen3-4b-math-global_step_20 | qwen3-4b-math
+/ckpts/qwen3-4b-math-epoch2-step40 | qwen3-4b-math
+/ckpts/qwen3-4b-math_checkpoint-225 | qwen3-4b-math
+/ckpts/qwen3-4b-math_iter0000500_torch_dist | qwen3-4b-math
+/data/sft/output_step_500 | /data/sft/output
 # object stores, artifacts, Windows
 s3://models/Qwen3-4B | Qwen3-4B
 s3://models/Qwen3-4B/ | Qwen3-4B
@@ -294,7 +305,7 @@ def test_any_text_has_a_name_or_none(text):
     name = NAMES.name(text)
     assert name is None or isinstance(name, str)
     NAMES.differ(text, "/sft/qwen3-4b/checkpoint-5")
-    NAMES.architecture_of(text)
+    architecture.of_name(text)
 
 
 def test_settings_may_add_words_that_name_nothing():
@@ -334,6 +345,7 @@ def test_another_model_is_not(other):
         ("/models/Qwen3-4B", "/models/Qwen3-4B-Base_torch_dist"),
         ("/models/Qwen3-4B", "/models/Qwen3-8B_torch_dist"),
         ("/ckpt/math/epoch_1", "/ckpt/math/epoch_2/hf"),
+        ("/ckpt/qwen3-4b-math_step_500", "/ckpt/qwen3-4b-math_step_700_torch_dist"),
     ],
 )
 def test_two_telling_names_and_two_checkpoints_of_one_training_differ(one, other):
@@ -358,20 +370,3 @@ def test_two_telling_names_and_two_checkpoints_of_one_training_differ(one, other
 def test_paths_that_may_be_one_model_do_not_differ(one, other):
     assert not NAMES.differ(one, other)
     assert not NAMES.differ(other, one)
-
-
-@pytest.mark.parametrize(
-    ("path", "architecture"),
-    [
-        ("Qwen/Qwen3-0.6B", "28 x 1024"),
-        ("/sft/qwen3-4b-math/checkpoint-500", "36 x 2560"),
-        ("/m/DeepSeek-R1-Distill-Qwen-7B_torch_dist", "28 x 3584"),
-        ("/m/qwen2_5_7b_instruct", "28 x 3584"),
-        ("/m/Qwen3-14B", "40 x 5120"),
-        ("/m/my-own", None),
-        ("/m/Qwen3-4B5", None),
-        (None, None),
-    ],
-)
-def test_the_architecture_of_a_well_known_model_is_known_by_its_name(path, architecture):
-    assert NAMES.architecture_of(path) == architecture

@@ -172,6 +172,13 @@ def test_a_raw_key_is_taken_by_its_value():
     assert replaced.setup_label(config, "training/rollout_probs_diff_mean") == label
 
 
+def test_a_raw_key_that_a_named_part_reads_drops_the_setup_keys_that_use_it():
+    config = {"hf_checkpoint": "q/M", "rollout_top_p": 0.9, "use_sampling_support_replay": True}
+    assert "sampler=replayed" in PROFILES.by_name["miles"].setup_label(config, GAP)
+    changed = PROFILES.with_setups({"miles": {"drop": ["use_sampling_support_replay"]}}).by_name["miles"]
+    assert changed.setup_label(config, GAP) == "miles · M · top_p=0.9"
+
+
 def test_two_raw_keys_that_end_alike_keep_their_whole_names():
     changed = PROFILES.with_setups({"verl": {"add": ["data.seed", "trainer.seed"]}}).by_name["verl"]
     config = {"actor_rollout_ref": {"model": {"path": "q/M"}}, "data": {"seed": 1}, "trainer": {"seed": 2}}
@@ -186,6 +193,8 @@ def test_two_raw_keys_that_end_alike_keep_their_whole_names():
         ({"miles": {"add": ["model"]}}, "model.*has no effect"),
         ({"miles": {"add": ["rollout_temperature"]}}, "rollout_temperature.*has no effect"),
         ({"miles": {"add": ["x", "x"]}}, "x.*has no effect"),
+        ({"miles": {"keys": ["model", "model"]}}, "keys names 'model'.*has no effect"),
+        ({"verl": {"keys": [key.label for key in reversed(VERL.setup)]}}, "keys are.*no effect"),
     ],
 )
 def test_settings_that_name_what_does_not_exist_are_refused(changes, named):

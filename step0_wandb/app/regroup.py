@@ -1,0 +1,67 @@
+"""What profiles and settings make of the stored runs, brought up to those of now: setups may get other names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from step0_wandb.profiles.architecture import join
+
+if TYPE_CHECKING:
+    from step0_wandb.settings.options import Settings
+    from step0_wandb.step0.finder import Step0Finder
+    from step0_wandb.store import Store
+
+
+def join_setups(store: Store) -> dict[str, str]:
+    """Let runs whose config does not say their architecture be of the setup that they can only belong to."""
+    joined = join({setup for setup, _ in store.runs.setup_projects()})
+    if joined:
+        with store.transaction():
+            store.runs.rename_setups(joined)
+            for old, new in joined.items():
+                store.people.carry_over(old, new)
+    return joined
+
+
+def _regroup(store: Store, finder: Step0Finder) -> tuple[str, ...]:
+    """Find the setup of every stored run again; accepts and mutes go along with the runs.
+
+    Returns
+    -------
+    tuple of str
+        One line for each setup with an accept or a mute that has another name now.
+    """
+    moved = store.runs.refresh_facts(finder.facts)
+    joined = join_setups(store)
+    names = {old: sorted({joined.get(name, name) for name in new} - {old}) for old, new in moved.items()}
+    moves = {
+        old: carried
+        for old, new in names.items()
+        if (carried := [name for name in new if store.people.carry_over(old, name)])
+    }
+    return tuple(
+        f"the runs of {old} are in {new[0]}{f' and {len(new) - 1} more' if len(new) > 1 else ''} now; "
+        "its accept and mute hold there too"
+        for old, new in sorted(moves.items())
+    )
+
+
+def refresh(store: Store, finder: Step0Finder, settings: Settings) -> tuple[str, ...]:
+    """Bring stored facts up to the profiles and settings of now; what that changes makes the store stale.
+
+    Returns which setups have another name now, in sentences.
+    """
+    renamed: tuple[str, ...] = ()
+    profiles = finder.profiles.fingerprint
+    if store.notes.get("profiles") != profiles:
+        with store.transaction():
+            renamed = _regroup(store, finder)
+            store.sources.forget_marks(status="no-step0")
+            store.notes.mark_stale()
+            store.notes.put("profiles", profiles)
+    judging = settings.ranges.model_dump_json() + settings.checks.model_dump_json()
+    if store.notes.get("judging") != judging:
+        with store.transaction():
+            store.notes.mark_stale()
+            store.notes.put("judging", judging)
+    return renamed
