@@ -243,13 +243,23 @@ class Rollouts(Table):
         Optimizer steps of one rollout; None where the config does not say.
     stale : Expression
         Whether a rollout may use older weights by design.
+    staleness : Expression
+        By how many updates they may be older then.
+    unsynced : Expression
+        Whether the engine keeps its first weights by design.
     synchronous : Expression
         Whether every rollout surely uses the weights of the update before it.
+    learning_rate, grad_norm : tuple of str
+        Metrics of an optimizer step that changes nothing where one of them is 0.
     """
 
     steps: Expr
     stale: Expr = NEVER
+    staleness: Expr = ALWAYS
+    unsynced: Expr = NEVER
     synchronous: Expr = NEVER
+    learning_rate: tuple[str, ...] = ()
+    grad_norm: tuple[str, ...] = ()
 
 
 class Gpus(Table):

@@ -14,21 +14,19 @@ from typing import TYPE_CHECKING
 
 from step0_wandb.checks.answered import Answer
 from step0_wandb.checks.outcomes import Level
+from step0_wandb.profiles.schema import first_of
 from step0_wandb.records import HistoryRow
 from step0_wandb.step0.finder import Step0Finder
-from step0_wandb.text.formatting import count, number, ratio
+from step0_wandb.step0.first_update import FIRST_UPDATE, judge_update
+from step0_wandb.text.formatting import count, number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from step0_wandb.profiles import Profile
     from step0_wandb.records import Json, Rule, RunFacts, RunRecord
 
-EVERY_ROLLOUT, FIRST_UPDATE = "every-rollout", "first-update"
-JUMP = 3.0
-"""A gap after the first update of so many times step 0's is told. Healthy gaps stayed within 1.5 times
-(TRL issue 5312, Miles PR 3098); with stale weights 20 times was seen."""
-_STALE = "the engine may not have got the new weights"
+EVERY_ROLLOUT = "every-rollout"
 _PRUNED_FROM = 1024
 """Rows are thinned out when there are so many, then twice as many, and so on: it goes through all of them."""
 
@@ -45,11 +43,15 @@ class Opening:
         The value of the profile's step key.
     values : mapping of str to float
         The numbers of its rows; of two writers the first counts.
+    moved : bool or None
+        Whether an optimizer step since the opening before it changed the weights: one with a learning
+        rate and a gradient norm above 0. None where no row says so.
     """
 
     rollout: int
     step: float
     values: Mapping[str, float]
+    moved: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,11 @@ class RolloutFinder(Step0Finder):
         if found is None:
             return tuple(kept.values())
         names = {*found.profile.metrics.names, *found.profile.step.keys}
+        if rollouts := found.profile.rollouts:
+            names |= {*rollouts.learning_rate, *rollouts.grad_norm}
         for row, _ in _opening_rows(found.profile, rows, config):
+            kept.setdefault(row.order, _slim(row, names))
+        for row in _first_moves(found.profile, rows, config):
             kept.setdefault(row.order, _slim(row, names))
         return tuple(kept[order] for order in sorted(kept))
 
@@ -107,7 +113,13 @@ class RolloutFinder(Step0Finder):
             values = merged.setdefault(step, {})
             for name, value in row.values.items():
                 values.setdefault(name, value)
-        return tuple(Opening(int(step // steps), step, merged[step]) for step in sorted(merged))
+        moves = _moves(found.profile, rows)
+        openings: list[Opening] = []
+        for step in sorted(merged):
+            since = openings[-1].step if openings else step
+            told = [moved for at, moved in moves.items() if since <= at < step]
+            openings.append(Opening(int(step // steps), step, merged[step], any(told) if told else None))
+        return tuple(openings)
 
 
 def judge_later(
@@ -134,8 +146,8 @@ def judge_later(
         _exact("ppo_kl", facts.plan.ppo_kl, _values(openings, profile.metrics.ppo_kl_of)),
         _exact("clip_frac", facts.plan.clip_frac, _values(openings, profile.metrics.clip_frac_of)),
     )
-    update = _Update.of(profile, record.config, openings, facts)
-    return max(exact, key=lambda later: (later.level, later.outcome != "skipped")), update.judged()
+    update = judge_update(profile, record.config, openings, facts)
+    return max(exact, key=lambda later: (later.level, later.outcome != "skipped")), update
 
 
 def _values(
@@ -179,81 +191,6 @@ def _lost(check: str, limit: float, values: Mapping[int, float], over: Sequence[
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class _Update:
-    """The gap before and after the first update of the weights.
-
-    Attributes
-    ----------
-    before, after : float or None
-        At step 0 and at the opening of the next rollout; None where it is not logged.
-    why_not : str
-        Why the two need not be alike; empty where they must.
-    must_be_zero : bool
-        Whether the run is in true-on-policy mode.
-    synchronous : bool
-        Whether the engine surely has the new weights.
-    """
-
-    before: float | None
-    after: float | None
-    why_not: str
-    must_be_zero: bool
-    synchronous: bool
-
-    @classmethod
-    def of(
-        cls, profile: Profile, config: Mapping[str, Json], openings: Sequence[Opening], facts: RunFacts
-    ) -> _Update:
-        plan, rollouts, scope = facts.plan, profile.rollouts, profile.scope(config)
-        metric = next((gap for gap in profile.metrics.gap if gap.metric == facts.step0.gap_metric), None)
-        values = _values(openings, lambda row: metric.of(row) if metric and metric.metric in row else None)
-        why_not = plan.gap.why if plan and plan.gap.kind in ("vacuous", "skipped") else ""
-        if rollouts and rollouts.stale.holds(scope):
-            why_not = "a rollout may use older weights by design here, so its gap need not stay where it was"
-        return cls(
-            before=values.get(openings[0].rollout),
-            after=values.get(openings[0].rollout + 1),
-            why_not=why_not,
-            must_be_zero=plan is not None and plan.gap.kind == "zero",
-            synchronous=rollouts is not None and rollouts.synchronous.holds(scope),
-        )
-
-    def judged(self) -> Answer:
-        """Return whether the engine seems to have got the new weights."""
-        before, after = self.before, self.after
-        if self.why_not:
-            return _skipped(FIRST_UPDATE, self.why_not)
-        if before is None or after is None:
-            return _skipped(FIRST_UPDATE, "no gap after the first update is logged")
-        if not math.isfinite(after):
-            return Answer(FIRST_UPDATE, "fail", Level.BROKEN, f"gap is {after} after the first update", after)
-        return self._zero(before, after) if self.must_be_zero else self._jump(before, after)
-
-    def _jump(self, before: float, after: float) -> Answer:
-        if not before > 0:
-            return _skipped(FIRST_UPDATE, "the gap of step 0 cannot be compared with the next one")
-        times, limit = after / before, JUMP * before
-        message = (
-            f"gap {number(after)} after the first update is {ratio(times)} times step 0's {number(before)}"
-        )
-        if times < JUMP:
-            return Answer(FIRST_UPDATE, "pass", Level.FINE, message, after, limit)
-        level = Level.BROKEN if self.synchronous else Level.SUSPECT
-        message += f": {_STALE}" + ("" if self.synchronous else " (unless training is asynchronous here)")
-        return Answer(FIRST_UPDATE, "fail", level, message, after, limit)
-
-    def _zero(self, before: float, after: float) -> Answer:
-        if before != 0:
-            return _skipped(FIRST_UPDATE, "the gap fails at step 0 already")
-        if after == 0:
-            return Answer(FIRST_UPDATE, "pass", Level.FINE, "gap is 0 after the first update too", 0.0, 0.0)
-        message = (
-            f"gap is {number(after)} after the first update, where true-on-policy mode makes it 0: {_STALE}"
-        )
-        return Answer(FIRST_UPDATE, "fail", Level.BROKEN, message, after, 0.0)
-
-
 def _skipped(check: str, why: str) -> Answer:
     return Answer(check, "skipped", Level.FINE, why)
 
@@ -276,6 +213,33 @@ def _opening_rows(
             step = profile.step.of(row.values)
             if step is not None and step >= first and (step - first) % steps == 0:
                 yield row, step
+
+
+def _moves(profile: Profile, rows: Iterable[HistoryRow]) -> dict[float, bool]:
+    """Return, by step, whether the optimizer step changed the weights; steps whose rows do not say are left out."""
+    if profile.rollouts is None:
+        return {}
+    found: dict[float, bool] = {}
+    for row in rows:
+        step = profile.step.of(row.values)
+        names = (profile.rollouts.learning_rate, profile.rollouts.grad_norm)
+        values = [value for some in names if (value := first_of(row.values, some)) is not None]
+        if step is not None and values:
+            # NaN, of which a scaler skips the step, changes nothing either.
+            found[step] = found.get(step, True) and all(value > 0 for value in values)
+    return found
+
+
+def _first_moves(
+    profile: Profile, rows: Sequence[HistoryRow], config: Mapping[str, Json]
+) -> Iterator[HistoryRow]:
+    """Yield of each rollout the row of its first step that changed the weights."""
+    steps, moves, seen = _steps(profile, config) or 1, _moves(profile, rows), set()
+    for row in sorted(rows, key=lambda row: row.order):
+        step = profile.step.of(row.values)
+        if step is not None and moves.get(step) and step // steps not in seen:
+            seen.add(step // steps)
+            yield row
 
 
 def _slim(row: HistoryRow, names: set[str]) -> HistoryRow:

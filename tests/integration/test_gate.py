@@ -440,7 +440,7 @@ def test_an_offline_run_that_ends_before_step_0_is_told_at_once(tmp_path):
 # ── the rollouts after step 0 ───────────────────────────────────────────────
 
 TWO = CONFIG | {"num_steps_per_rollout": 2, "colocate": True}
-STALE = "gap 0.201 after the first update is 13.4 times step 0's 0.0150"
+STALE = "gap 0.201 of rollout 1 is 13.4 times step 0's 0.0150"
 
 
 def test_the_row_after_the_first_update_is_waited_for_and_compared(server, tmp_path):

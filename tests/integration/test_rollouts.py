@@ -76,7 +76,7 @@ def outcomes(judged):
             {"stale": True},
             "broken",
             ("pass", "fail"),
-            "gap 0.201 after the first update is 13.4 times step 0's 0.0150",
+            "gap 0.201 of rollout 1 is 13.4 times step 0's 0.0150",
         ),
     ],
 )
@@ -111,7 +111,7 @@ def test_a_console_log_of_a_framework_with_one_row_a_rollout_is_judged(tmp_path)
     (tmp_path / "run.log").write_text("\n".join(steps) + "\n")
     judged = checked(tmp_path / "run.log", tmp_path)
     assert judged.verdict == "broken"
-    assert "gap 0.0612 after the first update is 14.9 times" in judged.reasons[0]
+    assert "gap 0.0612 of rollout 2 is 14.9 times" in judged.reasons[0]
 
 
 def test_check_tells_it_only_where_it_is_asked(tmp_path):
@@ -132,7 +132,7 @@ def test_check_tells_it_only_where_it_is_asked(tmp_path):
     ]
     told = run("check", place, "--every-rollout", cwd=tmp_path)
     assert "at the first step of rollout 2" in told.out
-    assert "gap 0.0150 after the first update is 1.00 times step 0's 0.0150" in " ".join(told.out.split())
+    assert "gap 0.0150 of rollout 1 is 1.00 times step 0's 0.0150" in " ".join(told.out.split())
 
 
 # ── the server's rows ───────────────────────────────────────────────────────

@@ -255,14 +255,15 @@ def test_stale_weights_show_in_the_gap_of_the_first_row_after_the_first_update()
     _, update = judged(run(miles(0), miles(1), miles(2, gap=0.201)))
     assert (update.outcome, update.level, update.value) == ("fail", Level.BROKEN, 0.201)
     assert update.message == (
-        "gap 0.201 after the first update is 13.4 times step 0's 0.0150: the engine may not have got the new weights"
+        "gap 0.201 of rollout 1 is 13.4 times step 0's 0.0150 after the first update: the engine may not have got the new "
+        "weights"
     )
 
 
 def test_the_healthy_half_of_the_pair_passes():
     _, update = judged(run(miles(0, gap=0.010), miles(2, gap=0.015)))
     assert (update.outcome, update.limit) == ("pass", pytest.approx(0.03))
-    assert update.message == "gap 0.0150 after the first update is 1.50 times step 0's 0.0100"
+    assert update.message == "gap 0.0150 of rollout 1 is 1.50 times step 0's 0.0100 after the first update"
 
 
 def test_later_steps_of_the_first_rollout_are_not_after_the_update():
@@ -270,9 +271,59 @@ def test_later_steps_of_the_first_rollout_are_not_after_the_update():
     assert update.outcome == "pass"
 
 
-def test_only_the_very_next_rollout_is_compared():
+def test_a_rollout_that_follows_later_is_compared_where_the_next_one_is_not_in_hand():
     _, update = judged(run(miles(0), miles(8, gap=0.2)))
-    assert (update.outcome, update.message) == ("skipped", "no gap after the first update is logged")
+    assert (update.outcome, update.level) == ("fail", Level.BROKEN)
+    assert update.message.startswith("gap 0.200 of rollout 4 is 13.3 times step 0's")
+
+
+def lr_and_norm(lr=1e-6, norm=0.3):
+    return {"train/lr-pg_0": lr, "train/grad_norm": norm}
+
+
+def test_the_rollout_that_counts_is_the_first_behind_a_step_that_moved_the_weights():
+    """Warm-up from a learning rate of 0: the second update is the first that changes anything."""
+    gaps = {0: (0.0150, 0.0), 2: (0.0151, 1e-7), 4: (0.31, 2e-7)}
+    rows = [
+        miles(step + at, gap=gap, **lr_and_norm(lr=lr)) for step, (gap, lr) in gaps.items() for at in (0, 1)
+    ]
+    _, update = judged(run(*rows[:4]))
+    assert (update.outcome, update.level) == ("vacuous", Level.FINE)
+    assert update.message == (
+        "no optimizer step before rollout 1 had a learning rate and a gradient norm above 0: the weights have not "
+        "changed yet"
+    )
+    _, update = judged(run(*rows))
+    assert (update.outcome, update.level, update.value) == ("fail", Level.BROKEN, 0.31)
+    assert update.message.startswith("gap 0.310 of rollout 2 is 20.7 times step 0's 0.0150")
+
+
+@pytest.mark.parametrize("norm", [0.0, math.nan])
+def test_steps_without_a_gradient_change_nothing(norm):
+    rows = [miles(0, **lr_and_norm(norm=norm)), miles(2, gap=0.2, **lr_and_norm())]
+    assert judged(run(*rows))[1].outcome == "vacuous"
+    _, update = judged(run(*rows, miles(4, gap=0.21)))
+    assert update.message.startswith("gap 0.210 of rollout 2")
+
+
+def test_any_step_of_a_rollout_moves_the_weights():
+    rows = [miles(0, **lr_and_norm(lr=0.0)), miles(1, **lr_and_norm()), miles(2, gap=0.2)]
+    assert judged(run(*rows))[1].level == Level.BROKEN
+
+
+def test_a_gap_that_doubles_slowly_is_told_with_the_rollout_at_which_it_began():
+    gaps = (0.0104, 0.0101, 0.0119, 0.0160, 0.0300, 0.0550)
+    _, update = judged(run(*(miles(2 * at, gap=gap) for at, gap in enumerate(gaps))))
+    assert (update.outcome, update.level, update.value) == ("warn", Level.SUSPECT, 0.03)
+    assert update.message == (
+        "gap 0.0300 of rollout 4 is 2.9 times step 0's 0.0104, and has grown since rollout 2: the engine may not have "
+        "got the new weights, or only a part of them (LoRA?)"
+    )
+
+
+def test_a_gap_that_doubles_after_the_first_rollouts_may_be_the_policy():
+    gaps = [0.0104] * 10 + [0.03]
+    assert judged(run(*(miles(2 * at, gap=gap) for at, gap in enumerate(gaps))))[1].outcome == "pass"
 
 
 def test_where_training_may_be_asynchronous_a_jump_is_suspect_only():
@@ -287,20 +338,37 @@ def test_where_training_may_be_asynchronous_a_jump_is_suspect_only():
         {"fully_async": True},
         {"partial_rollout": True},
         {"update_weights_interval": 2},
-        {"lora_train_only": 1},
     ],
 )
-def test_where_older_weights_are_meant_nothing_is_asserted(config):
-    _, update = judged(run(miles(0), miles(2, gap=0.201), **config))
+def test_where_older_weights_are_meant_later_rollouts_are_compared_with_the_stale_ones(config):
+    rows = [miles(2 * at, gap=gap) for at, gap in enumerate((0.0150, 0.0400, 0.0390, 0.0850))]
+    _, update = judged(run(*rows[:2], **config))
+    assert (update.outcome, update.level) == ("vacuous", Level.FINE)
+    assert "1 update old by design" in update.message
+    assert judged(run(*rows[:3], **config))[1].outcome == "pass"
+    _, update = judged(run(*rows, **config))
+    assert (update.outcome, update.level) == ("warn", Level.SUSPECT)
+    assert "is 2.1 times rollout 1's 0.0400, and has grown since rollout 3" in update.message
+
+
+def test_the_allowance_is_the_staleness_that_the_config_allows():
+    rows = [miles(2 * at, gap=0.015 * (1 + at)) for at in range(5)]
+    config = {"fully_async": True, "max_weight_staleness": 3}
+    assert judged(run(*rows[:4], **config))[1].outcome == "vacuous"
+    assert judged(run(*rows, **config))[1].outcome == "pass"
+
+
+def test_where_the_engine_keeps_its_weights_by_design_nothing_is_asserted():
+    _, update = judged(run(miles(0), miles(2, gap=0.201), lora_train_only=1))
     assert (update.outcome, update.level) == ("skipped", Level.FINE)
-    assert "older weights by design" in update.message
+    assert "keeps its first weights by design" in update.message
 
 
 @pytest.mark.parametrize("gap", [math.nan, math.inf])
 def test_a_gap_that_is_no_number_is_broken(gap):
     _, update = judged(run(miles(0), miles(2, gap=gap)))
     assert (update.outcome, update.level) == ("fail", Level.BROKEN)
-    assert update.message == f"gap is {gap} after the first update"
+    assert update.message == f"gap is {gap} after the first update (rollout 1)"
 
 
 def test_a_gap_that_was_not_measured_is_no_measure():

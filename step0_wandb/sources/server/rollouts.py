@@ -94,7 +94,9 @@ class RolloutRows:
 
     def _specs(self, logged: Mapping[str, Any], last: int) -> Iterator[str]:
         step = next((key for key in self._profile.step.keys if key in logged), STEP)
-        metrics = sorted(self._profile.metrics.names & logged.keys())
+        moves = self._profile.rollouts
+        names = {*moves.learning_rate, *moves.grad_norm} if moves else set()
+        metrics = sorted((self._profile.metrics.names | names) & logged.keys())
         for low in range(self._next, last + 1, WINDOW):
             for metric in metrics:
                 keys = (metric,) if step == STEP else (step, metric)
