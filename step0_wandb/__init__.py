@@ -10,6 +10,7 @@ What a notebook uses::
     s0.plot_gaps(verdicts, ranges)  # matplotlib Axes
     s0.explain(verdicts, "run_id")  # the same answer as the command
     result = s0.sync(["team/project"], store="step0.db")
+    s0.lint("run-qwen3-4B.sh")  # before the launch
 
 Each name loads what it needs when it is first used, so that importing the package is cheap.
 """
@@ -21,6 +22,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from step0_wandb.app.diff import diff
+    from step0_wandb.app.lint import lint
     from step0_wandb.app.notebook import explain, load_runs
     from step0_wandb.app.sync import sync
     from step0_wandb.plots import plot_fit, plot_gaps, plot_history
@@ -33,6 +35,7 @@ _HOMES = {
     "fit_ranges": "ranges",
     "goodness_of_fit": "ranges",
     "judge": "verdicts.judge",
+    "lint": "app.lint",
     "load_runs": "app.notebook",
     "plot_fit": "plots",
     "plot_gaps": "plots",
@@ -47,6 +50,7 @@ __all__ = [
     "fit_ranges",
     "goodness_of_fit",
     "judge",
+    "lint",
     "load_runs",
     "plot_fit",
     "plot_gaps",

@@ -22,6 +22,7 @@ from step0_wandb.cli import (
     explain,
     gate,
     label,
+    lint,
     log,
     mute,
     output,
@@ -54,6 +55,7 @@ app = typer.Typer(
 _COMMANDS: dict[str, Callable[..., None]] = {
     "sync": sync.sync,
     "check": check.check,
+    "lint": lint.lint,
     "gate": gate.gate,
     "runs": runs.runs,
     "ranges": ranges.ranges,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from step0_wandb.records import CheckResult, Json, JudgedRun
+    from step0_wandb.text.summary import Line
 
 tell, warn, error = log.tell, log.warn, log.error
 """The one door to stderr."""
@@ -125,6 +126,13 @@ def _indented(text: str, columns: int) -> Padding:
     return Padding(Text(clean(text)), (0, 0, 0, columns), expand=False)
 
 
+def print_headline(text: str, out: Console, *, bad: bool) -> None:
+    """Print the first line of an answer."""
+    from rich.text import Text
+
+    out.print(Text(clean(text), style="bold red" if bad else "bold"), soft_wrap=True)
+
+
 def print_item(name: str, text: str, out: Console, *, style: str = "dim") -> None:
     """Print one line of an answer: what it is about, then the text, wrapped below itself."""
     from rich.table import Table
@@ -134,6 +142,18 @@ def print_item(name: str, text: str, out: Console, *, style: str = "dim") -> Non
     grid.add_column(width=max(7, len(name)))
     grid.add_column()
     grid.add_row(Text(name, style=style), Text(clean(text)))
+    out.print(grid)
+
+
+def print_lines(lines: Iterable[Line], out: Console, *, loud: str) -> None:
+    """Print the lines of an answer as one table; those about `loud` stand out."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2))
+    for line in lines:
+        style = "bold red" if line.about == loud else "dim"
+        grid.add_row(Text(line.about, style=style), Text(clean(line.text)))
     out.print(grid)
 
 

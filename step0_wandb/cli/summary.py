@@ -40,7 +40,13 @@ def append_summary(file: str | None, headline: str, runs: Sequence[JudgedRun], s
         return True
     from step0_wandb.publish.job_summary import job_summary
 
-    text = job_summary(headline, runs, _explained(runs, session))
+    return write_summary(file, job_summary(headline, runs, _explained(runs, session)), session)
+
+
+def write_summary(file: str | None, text: str, session: Session) -> bool:
+    """Append Markdown to the file that was asked for; return whether that worked."""
+    if file is None:
+        return True
     if file == STDOUT:
         sys.stdout.write(text)
         return True

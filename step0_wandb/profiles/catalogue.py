@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from step0_wandb.profiles.profile import Profile
     from step0_wandb.records import Json
 
+FEWEST_KEYS = 2
+"""Config keys of a profile from which a launch may be of its framework."""
+
 
 @dataclass(frozen=True, slots=True)
 class Profiles:
@@ -55,6 +58,32 @@ class Profiles:
             if profile.known_by and all(profile.logged(config, key) is not None for key in profile.known_by)
         ]
         return preferred(rivals, config) if rivals else None
+
+    def of_launch(
+        self, config: Mapping[str, Json], command: str = "", mentions: Mapping[str, int] | None = None
+    ) -> list[Profile]:
+        """Return the profiles that a launch may be of, the likeliest first: by its command, then its keys.
+
+        Parameters
+        ----------
+        command : str
+            The command line without its arguments.
+        mentions : mapping of str to int
+            How often each word stands in the launch.
+        """
+        scores: dict[str, tuple[int, int, int, int]] = {}
+        for name, profile in self.by_name.items():
+            known, launch = (
+                sum(profile.logged(config, key) is not None for key in profile.own_keys),
+                profile.launch,
+            )
+            signs = sum(text in command for text in launch.commands)
+            signs += sum(profile.logged(config, key) is not None for key in launch.keys)
+            words = sum((mentions or {}).get(word, 0) for word in launch.words)
+            is_preferred = profile.prefer is not None and profile.prefer.holds(profile.scope(config))
+            if signs or known >= FEWEST_KEYS:
+                scores[name] = (signs, known, is_preferred, words)
+        return [self.by_name[name] for name in sorted(scores, key=scores.__getitem__, reverse=True)]
 
     def comparing(self, config: Mapping[str, Json]) -> list[Profile]:
         """Return the profiles by whose flag a run compares the weights of both sides at its start."""

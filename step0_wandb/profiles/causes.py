@@ -165,8 +165,13 @@ def find_causes(profile: Profile, evidence: Evidence) -> list[Cause]:
     return sorted(found, key=lambda cause: cause.rank)
 
 
-def causes_in(profile: Profile, config: Mapping[str, Json]) -> list[Cause]:
+def causes_in(profile: Profile, config: Mapping[str, Json], unknown: Collection[str] = ()) -> list[Cause]:
     """Return the known causes that a config shows by itself, without a run: contradictions first.
+
+    Parameters
+    ----------
+    unknown : collection of str
+        Config keys that are set to something that nobody knows yet; what depends on one is not named.
 
     Examples
     --------
@@ -175,7 +180,12 @@ def causes_in(profile: Profile, config: Mapping[str, Json]) -> list[Cause]:
     >>> causes_in(load_profiles().by_name["miles"], config)[0].contradicts
     'run'
     """
-    found = [cause for _, cause in _shown_by(profile, _Scope(profile, config, {}))]
+    found = []
+    for entry, cause in _shown_by(profile, _Scope(profile, config, {})):
+        read = profile.keys_of(entry.when, entry.on_purpose)
+        is_set = any(profile.logged(config, key) is not None for key in profile.keys_of(entry.when))
+        if is_set and read.isdisjoint(unknown):
+            found.append(cause)
     return sorted(found, key=lambda cause: (not cause.contradicts, cause.rank))
 
 

@@ -72,6 +72,16 @@ class ModelNames:
             return None
         return self._telling(parts) or self._whole(str(path), parts)
 
+    def tells(self, path: object) -> bool:
+        """Return whether some part of a path names a model.
+
+        Examples
+        --------
+        >>> ModelNames().tells("/data/qwen3-4b-math/hf"), ModelNames().tells("/models/output/hf")
+        (True, False)
+        """
+        return self._telling(_parts(path)) is not None
+
     def family(self, path: object) -> str | None:
         """Return the name in lower case, without what conversions and quantisations append to it.
 

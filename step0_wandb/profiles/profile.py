@@ -56,6 +56,7 @@ class Profile(schema.Table):
     gpus: schema.Gpus | None = None
     weights: schema.Weights | None = None
     switch: tuple[schema.Switch, ...] = ()
+    launch: schema.Launch = schema.Launch()
     console: schema.Console | None = None
     prompts: observables.Prompts = observables.Prompts()
     observable: tuple[observables.Observable, ...] = ()
@@ -126,6 +127,13 @@ class Profile(schema.Table):
         names = frozenset[str]().union(*(expression.names for expression in expressions))
         parts = [self.let[name] for name in names if name in self.let]
         return (names - self.let.keys()) | (self.keys_of(*parts) if parts else frozenset())
+
+    @cached_property
+    def own_keys(self) -> frozenset[str]:
+        """Return the config keys that the profile reads."""
+        rules = (entry.when for entries in (self.exact, self.gap, self.resumed) for entry in entries)
+        expressions = (*(key.value for key in self.setup), *rules, *self.let.values())
+        return self.keys_of(*expressions) | {*self.known_by, *self.launch.keys, *self.launch.defaults}
 
     def paths_of(self, *expressions: Expression) -> frozenset[str]:
         """Return every path under which a config may have what expressions read."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -329,6 +329,28 @@ class Switch(Table):
     def sentence(self, title: str, what: str) -> str:
         """Return what to do, for a person: ``verl logs the gap with X=True``."""
         return self.why or f"{title} logs {what} with {self.set}"
+
+
+class Launch(Table):
+    """How a launch of the framework is known before it has logged anything.
+
+    Attributes
+    ----------
+    commands : tuple of str
+        Texts that only its command lines have.
+    keys : tuple of str
+        Config keys that only its config files have.
+    words : tuple of str
+        Words that its launch scripts use; they decide where several frameworks have the same flags.
+    defaults : mapping of str to value
+        What holds where a launch does not say it, and a run's config would show, where `defaults_when` does.
+    """
+
+    commands: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    defaults: dict[str, Any] = Field(default_factory=dict)
+    defaults_when: Expr = ALWAYS
 
 
 class Console(Table):

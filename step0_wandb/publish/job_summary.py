@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from step0_wandb.explanations.explanation import Explanation
     from step0_wandb.records import JudgedRun
+    from step0_wandb.text.summary import Summary
 
 DETAILS_AT_MOST = 10
 ROWS_AT_MOST = 50
@@ -52,6 +53,12 @@ def job_summary(
     if len(runs) > ROWS_AT_MOST:
         blocks.append(f"{count(len(runs) - ROWS_AT_MOST, 'more run')}: `step0-wandb runs`")
     return "\n\n".join(blocks) + "\n\n"
+
+
+def launch_summary(summary: Summary) -> str:
+    """Return what a launch says of its own step 0 as Markdown."""
+    lines = (f"- {markdown(line.about)}: {markdown(line.text)}" for line in summary.lines)
+    return f"### step0-wandb: {markdown(summary.headline)}\n\n" + "\n".join(lines) + "\n\n"
 
 
 def _details(run: JudgedRun, found: Explanation | None) -> str:

@@ -6,6 +6,8 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
+from step0_wandb.sources.launch.command_line import parse_command
+from step0_wandb.sources.launch.shell_values import Word
 from step0_wandb.text.redact import scrub
 
 if TYPE_CHECKING:
@@ -15,8 +17,6 @@ if TYPE_CHECKING:
 _MODEL = re.compile(
     r"(?:^|\s)(?:--hf-checkpoint|--model[-_]name[-_]or[-_]path|\+{0,2}actor_rollout_ref\.model\.path)[ =]"
 )
-_OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
-_WORDS: dict[str, Json] = {"true": True, "false": False, "null": None, "none": None}
 
 
 def launch_config(head: str) -> dict[str, Json]:
@@ -39,16 +39,5 @@ def _parsed(line: str) -> dict[str, Json]:
         words = shlex.split(line)
     except ValueError:  # a quote that the log has cut
         words = line.split()
-    config: dict[str, Json] = {}
-    for word, following in zip(words, [*words[1:], "--"], strict=True):
-        if word.startswith("--") and len(word) > 2:  # noqa: PLR2004 - the two dashes
-            name, is_joined, value = word.removeprefix("--").partition("=")
-            is_bare = not is_joined and following.startswith("--")
-            config[name.replace("-", "_")] = True if is_bare else _value(value if is_joined else following)
-        elif override := _OVERRIDE.fullmatch(word):
-            config[override[1]] = _value(override[2])
-    return config
-
-
-def _value(text: str) -> Json:
-    return _WORDS.get(text.lower(), text)
+    settings = parse_command([Word(word) for word in words]).settings
+    return {item.key: item.value for item in settings if not item.is_file}
