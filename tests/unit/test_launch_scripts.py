@@ -114,8 +114,16 @@ def test_flags_and_overrides_become_the_keys_that_the_run_would_log(tmp_path):
     )
     assert launch.program == "python3 -m verl.trainer.main_ppo"
     assert launch.config == {
-        "a.b": "1", "c.d": True, "e": "x y", "f": None, "g": None, "hf_checkpoint": "/m/Qwen3-4B",
-        "colocate": False, "top_k": "-1", "fp16": True, "config_name": "ppo",
+        "a.b": "1",
+        "c.d": True,
+        "e": "x y",
+        "f": None,
+        "g": None,
+        "hf_checkpoint": "/m/Qwen3-4B",
+        "colocate": False,
+        "top_k": "-1",
+        "fp16": True,
+        "config_name": "ppo",
     }
 
 
