@@ -30,6 +30,7 @@ NO_METRICS = (
 )
 ENDED_BEFORE = "it logged its first rollout, and ended before its first optimizer step"
 ENDED_AT_ONCE = "it ended before its first row ({title}, by its config)"
+ENDED_UNTRAINED = "it ended before its first training row ({title}, by its config)"
 ENDED_COMPARING = (
     "it was to compare both sides' weights, and ended before its first rollout: see `step0-wandb weights`"
 )
@@ -180,10 +181,11 @@ class Step0Finder:
     def find(self, record: RunRecord) -> Step0:
         """Return step 0 of a run, or why there is none."""
         found = self._candidate(record.rows, record.config)
-        if found is None and not self._context_of_any(record.rows) and record.logged_nothing:
+        if found is None and not self._context_of_any(record.rows):
             profile = self.profiles.known_by(record.config)
             if profile and not self.profiles.comparing(record.config):
-                return _absent(record, profile, ENDED_AT_ONCE.format(title=profile.title))
+                note = ENDED_AT_ONCE if record.logged_nothing else ENDED_UNTRAINED
+                return _absent(record, profile, note.format(title=profile.title))
         if found is None:
             return _absent(record, None, self._why_nothing(record))
         profile = found.profile

@@ -26,7 +26,7 @@ NO_HOLE = ("step 0 is not logged yet", "no other healthy run of this setup", "ga
 MAIN_CHECKS = frozenset({"ppo_kl", "clip_frac", "gap", "every-rollout", "first-update"})
 """The checks whose absence leaves a hole; observables are told where `profiles` lists them."""
 UNREAD = "no metric of a known framework"
-ENDED = "it ended before its first row"
+ENDED = "it ended before its first "
 MOST_REASONS = 2
 """Reasons that the one line about a profile gives."""
 

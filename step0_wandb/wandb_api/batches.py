@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from step0_wandb.wandb_api.client import GraphQLClient
     from step0_wandb.wandb_api.queries import HistoryQuery
 
-BATCH_SIZE = 25
+BATCH_SIZE, SMALL_BATCH_SIZE = 25, 100
+"""Runs of one request; the larger where little is asked of each."""
 FAILING_S = 60.0
 """Seconds that one source spends on runs that fail; behind it, what fails is left to the next sync."""
 _ONCE = RetryPolicy(attempts=1)
@@ -40,10 +41,16 @@ OWN = {"jobType": OWN_JOB_TYPE}
 
 @dataclass(frozen=True, slots=True)
 class RunQuery:
-    """One run by name, and what to read of its history."""
+    """One run by name, and what to read of its history; `part` tells several questions about one run apart."""
 
     name: str
     history: HistoryQuery
+    part: int = 0
+
+    @property
+    def key(self) -> str:
+        """Return the name of the answer."""
+        return f"{self.name}\0{self.part}" if self.part else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +68,7 @@ class RunBatch:
     Attributes
     ----------
     nodes : dict of str to mapping
-        The runs as answered, by id.
+        The runs as answered, by the key of the question: the id, where it is the only one.
     gone : list of str
         Ids of runs that do not exist (any more).
     """
@@ -83,7 +90,7 @@ class ProjectClient:
     """
 
     def __init__(self, client: GraphQLClient, address: RemoteAddress) -> None:
-        self.batch_size = BATCH_SIZE
+        self.batch_size = SMALL_BATCH_SIZE
         self.failing_s = 0.0
         self._read = self._poisoned = 0
         self.client = client
@@ -127,13 +134,17 @@ class ProjectClient:
         except RequestFailed as failure:
             raise self.client.error(failure) from None
 
-    def read_runs(self, runs: Sequence[RunQuery], *, whole: bool, retry: RetryPolicy = ONE_RUN) -> RunBatch:
+    def read_runs(
+        self, runs: Sequence[RunQuery], *, whole: bool, keys: bool = False, retry: RetryPolicy = ONE_RUN
+    ) -> RunBatch:
         """Return runs by name.
 
         Parameters
         ----------
         whole : bool
             Whether identity and config come with the rows.
+        keys : bool
+            Whether the names of everything that was logged come too, where `whole` does not.
         retry : RetryPolicy
             How often a single run is asked for before it is lost.
 
@@ -143,12 +154,13 @@ class ProjectClient:
             The server does not answer, or not for any run.
         """
         result = RunBatch()
-        parts = deque(chunks(runs, self.batch_size))
+        at_once = BATCH_SIZE if whole or keys else SMALL_BATCH_SIZE
+        parts = deque(chunks(runs, min(self.batch_size, at_once)))
         while parts:
             part = parts.popleft()
             began = self.client.now()
             try:
-                project = self.ask(*_question(part, whole=whole), self._retries(part, retry))
+                project = self.ask(*_question(part, whole=whole, keys=keys), self._retries(part, retry))
                 left = _take(result, part, project, strict=())
                 self._read += len(part)
                 if left and len(part) == 1:
@@ -209,12 +221,12 @@ def usable(failure: RequestFailed) -> Mapping[str, Any]:
     return project if isinstance(project, dict) else {}
 
 
-def _question(part: Sequence[RunQuery], *, whole: bool) -> tuple[str, dict[str, object]]:
+def _question(part: Sequence[RunQuery], *, whole: bool, keys: bool) -> tuple[str, dict[str, object]]:
     variables: dict[str, object] = {}
     for index, ask in enumerate(part):
         variables[f"name{index}"] = ask.name
         variables |= ask.history.variables(str(index))
-    return batch_document(len(part), whole=whole), variables
+    return batch_document(len(part), whole=whole, keys=keys), variables
 
 
 def _take(
@@ -225,7 +237,7 @@ def _take(
     for index, ask in enumerate(part):
         node = project.get(f"r{index}")
         if is_whole(node, strict):
-            result.nodes[ask.name] = node
+            result.nodes[ask.key] = node
         elif node is None and not strict and f"r{index}" in project:
             result.gone.append(ask.name)
         else:

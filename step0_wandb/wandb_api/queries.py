@@ -36,6 +36,8 @@ LIGHT_PAGE = 500
 NAMED_PAGE = 100
 """Older runs whose names each sync looks at."""
 
+SCANNED = 10_000
+"""Rows of a step key in which later starts are looked for; from a longer history the server picks as many."""
 _PAGE_INFO = "pageInfo { endCursor hasNextPage }"
 SHAPE_ERRORS = (ValueError, TypeError, AttributeError, LookupError, RecursionError, OverflowError)
 """What reading an answer of an unknown shape raises."""
@@ -75,6 +77,8 @@ class HistoryQuery:
         Most rows a metric; a sparse window of no more steps is read without a loss.
     step_key : str
         A key whose values come with each metric; empty for none.
+    scans : tuple of tuple
+        Step keys, each with a metric next to which it stands, whose values in the whole history come too.
     """
 
     whole: Window
@@ -82,14 +86,17 @@ class HistoryQuery:
     metrics: tuple[str, ...]
     samples: int
     step_key: str = ""
+    scans: tuple[tuple[str, str], ...] = ()
 
     def variables(self, suffix: str = "") -> dict[str, object]:
         """Return the variables of a query; the suffix tells apart the runs of a batch."""
         high = self.whole.low if self.whole.high is None else self.whole.high
         keys = (self.step_key,) if self.step_key else ()
+        sparse = [self.sparse.spec(*keys, metric, samples=self.samples) for metric in self.metrics]
         return {
             f"specs{suffix}": [
-                self.sparse.spec(*keys, metric, samples=self.samples) for metric in self.metrics
+                *sparse,
+                *(Window(0, None).spec(*pair, samples=SCANNED) for pair in self.scans),
             ],
             f"low{suffix}": self.whole.low,
             f"high{suffix}": high,
@@ -107,10 +114,13 @@ class HistoryPart:
         The whole rows, in order of their steps.
     steps : tuple of int
         The steps at which the sparse window has a metric, ascending; after down-sampling not all.
+    keys : frozenset of str
+        Everything that the history has a number of; empty where that was not asked.
     """
 
     rows: tuple[HistoryRow, ...] = ()
     steps: tuple[int, ...] = ()
+    keys: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,20 +221,23 @@ def page_document(fields: Fields, light: Sequence[str] = ()) -> str:
     )
 
 
-def batch_document(size: int, *, whole: bool) -> str:
+def batch_document(size: int, *, whole: bool, keys: bool = False) -> str:
     """Return the query of `size` runs by name, ``r0`` to ``r<size - 1>``, each with windows of its own.
 
     Parameters
     ----------
     whole : bool
         Whether identity and config come with the rows.
+    keys : bool
+        Whether the names of everything that was logged come too.
     """
+    more = "historyKeys " if keys else ""
     declared = "".join(
         f", $name{i}: String!, $specs{i}: [JSONString!]!, $low{i}: Int64!, $high{i}: Int64!, $rows{i}: Int!"
         for i in range(size)
     )
     fields = (
-        f"r{i}: run(name: $name{i}) {{ {_everything(str(i)) if whole else f'name {_history(str(i))}'} }}"
+        f"r{i}: run(name: $name{i}) {{ {_everything(str(i)) if whole else f'name {more}{_history(str(i))}'} }}"
         for i in range(size)
     )
     return (
@@ -332,7 +345,9 @@ def _history_of(node: Mapping[str, Any]) -> HistoryPart:
         if sample.get(STEP) is not None
     }
     return HistoryPart(
-        tuple(HistoryRow(values, order) for order, values in enumerate(ordered)), tuple(sorted(steps))
+        tuple(HistoryRow(values, order) for order, values in enumerate(ordered)),
+        tuple(sorted(steps)),
+        frozenset((node.get("historyKeys") or {}).get("keys") or ()),
     )
 
 

@@ -210,6 +210,15 @@ def test_a_run_that_ends_without_step_0_is_settled(lab):
     assert lab.store.readings == before
 
 
+@pytest.mark.parametrize(("rows", "what"), [([], "row"), ([{"eval/score": 1.0}] * 3, "training row")])
+def test_a_run_that_ended_before_its_step_0_is_told_with_its_framework(lab, rows, what):
+    lab.add("died", rows=rows, state="failed", config={**CONFIG, "rollout_batch_size": 32})
+    lab.sync()
+    found = lab.finder.find(lab.store.runs["died"])
+    assert (found.status, found.profile) == ("no-step0", "miles")
+    assert found.note == f"it ended before its first {what} (Miles, by its config)"
+
+
 @pytest.mark.parametrize("tag", ["step0-ok", "step0-bad", "step0-skip"])
 def test_a_label_and_its_removal_are_seen_at_no_further_request(lab, tag):
     fill(lab, 30)
@@ -315,17 +324,25 @@ def test_a_project_with_other_runs_costs_one_more_request_a_page(lab):
     assert lab.sync() == 1
 
 
-def test_a_run_of_several_policies_brings_the_rows_of_each(lab):
+def policy_rows(**at):
+    """Return a history with rows of several policies, each with so many rows before its first step."""
     rows = [
-        {key if key.startswith("_") else f"{policy}/{key}": value for key, value in row.items()}
-        for row in miles_rows(steps=4)
-        for policy in ("solver", "judge")
+        {f"{policy}/{key}": value for key, value in row.items()}
+        for policy, before in at.items()
+        for row in miles_rows(at=before, steps=4)
     ]
+    return [{**row, "_step": at} for at, row in enumerate(rows)]
+
+
+@pytest.mark.parametrize(("solver", "judge"), [(1, 1), (3, 3), (20, 3), (3, 60), (200, 300), (0, 0)], ids=str)
+def test_a_run_of_several_policies_brings_step_0_of_each_wherever_it_is(lab, solver, judge):
+    rows = [*policy_rows(solver=solver, judge=judge), *({"eval/score": 0.5} for _ in range(400))]
     lab.add("two", rows=[{**row, "_step": at} for at, row in enumerate(rows)])
     (reading,) = [reading for page in lab.pages("two") for reading in page.readings]
     parts = split_policies(reading.record, lab.finder)
     assert [part.policy for part in parts] == ["judge", "solver"]
     assert [lab.finder.facts(part).step0.gap for part in parts] == [0.015, 0.015]
+    assert len(lab.server.requests) <= 6
 
 
 def test_a_single_run_is_one_request(lab):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.records import OWN_JOB_TYPE
@@ -18,6 +18,7 @@ from step0_wandb.wandb_api.queries import (
     ODD_RUN,
     ORDER,
     SHAPE_ERRORS,
+    STEP,
     Fields,
     HistoryQuery,
     UnreadableRun,
@@ -35,13 +36,15 @@ if TYPE_CHECKING:
 
     from step0_wandb.records import Json
     from step0_wandb.step0.finder import Step0Finder
-    from step0_wandb.wandb_api.batches import ProjectClient
+    from step0_wandb.wandb_api.batches import ProjectClient, RunBatch
     from step0_wandb.wandb_api.queries import RunNode, RunPage
 
 PAGE_SIZE = 100
 _SMALLEST_PAGE = 10
 _FAILURES_BEFORE_FLAT = 2
 LIGHT = ("watched", "labeled", "active", "named")
+_Scanned = dict[tuple[str, str], list[dict[str, float]]]
+"""The rows of a step key with a metric next to it, by both."""
 _STRICT = ("config", "history", "sampledHistory")
 
 
@@ -195,17 +198,33 @@ class Fetcher:
         restarted : bool
             Whether these runs seem to have started again.
         """
-        history = self._first_query
+        history = replace(self._first_query, scans=self._scans() if restarted else ())
         batch = self._project.read_runs([RunQuery(name, history) for name in names], whole=True, retry=retry)
-        nodes, lost = [], batch.lost
+        nodes, lost, scanned = [], batch.lost, dict[str, _Scanned]()
         for name, raw in batch.nodes.items():
+            samples = list(raw.get("sampledHistory") or ())
+            asked = len(history.metrics)
             try:
-                nodes.append(read_run(raw))
+                nodes.append(read_run({**raw, "sampledHistory": samples[:asked]}))
+                scanned[name] = {
+                    pair: read_samples({"sampledHistory": [rows]})
+                    for pair, rows in zip(history.scans, samples[asked:], strict=False)
+                }
             except UnreadableRun as error:
                 lost.append(LostRun(name, str(error)))
-        return self._searched(nodes, history, restarted=restarted) + FetchedRuns(
-            lost=tuple(lost), gone=tuple(batch.gone)
-        )
+        return self._searched(nodes, history, scanned) + FetchedRuns(lost=tuple(lost), gone=tuple(batch.gone))
+
+    def _scans(self) -> tuple[tuple[str, str], ...]:
+        """Return the step keys of the project's frameworks, each with a metric that stands next to it."""
+        seen = self.metrics or self._finder.metrics
+        found = {
+            (key, min(logged))
+            for profile in self._finder.profiles.by_name.values()
+            if (logged := seen & profile.metrics.names)
+            for key in profile.step.keys
+            if key != STEP
+        }
+        return tuple(sorted(found))
 
     def _request(self, query: PageQuery, fields: Fields, size: int) -> tuple[str, Mapping[str, object]]:
         variables: dict[str, object] = {
@@ -247,9 +266,16 @@ class Fetcher:
             query = PageQuery(filters, end) if end else None
 
     def _searched(
-        self, nodes: Sequence[RunNode], history: HistoryQuery, *, restarted: bool = False
+        self, nodes: Sequence[RunNode], history: HistoryQuery, scanned: Mapping[str, _Scanned] | None = None
     ) -> FetchedRuns:
-        """Return the runs with the rows of their step 0, which may take further requests."""
+        """Return the runs with the rows of their step 0, which may take further requests.
+
+        Parameters
+        ----------
+        scanned : mapping of str to mapping, optional
+            What the step keys of some runs are, by their ids; these are looked through for later starts.
+        """
+        scanned = scanned or {}
         searches: dict[str, Step0Search] = {}
         lost: dict[str, LostRun] = {}
         for node in nodes:
@@ -261,55 +287,66 @@ class Fetcher:
         while unfinished := {
             name: search.next for name, search in searches.items() if search.next and name not in lost
         }:
-            for name, part in self._histories(unfinished, lost).items():
+            for name, part in self._histories(unfinished, lost, keys=True).items():
                 with _losing(name, lost):
                     searches[name].add(read_history(part))
-        self._find_later_starts(
-            [
-                search
-                for name, search in searches.items()
-                if name not in lost and (restarted or len(search.node.writers) > 1)
-            ],
-            lost,
-        )
+        may_have_several = {
+            name: search
+            for name, search in searches.items()
+            if name not in lost and (scanned.get(name) or len(search.node.writers) > 1)
+        }
+        self._find_later_starts(may_have_several, scanned, lost)
         found = tuple(search for name, search in searches.items() if name not in lost)
         names = {name for search in found for row in search.rows for name in row.values}
         self.metrics |= self._finder.metrics & names
         return FetchedRuns(found, tuple(lost.values()))
 
-    def _find_later_starts(self, searches: Sequence[Step0Search], lost: dict[str, LostRun]) -> None:
-        """Add the later starts of runs that may have some."""
-        by_name = {search.node.name: search for search in searches}
-        scans = {name: query for name, search in by_name.items() if (query := search.scan()) is not None}
-        starts: dict[str, list[Window]] = {}
-        late = set()
-        for name, node in self._histories(scans, lost).items():
+    def _find_later_starts(
+        self, searches: Mapping[str, Step0Search], scanned: Mapping[str, _Scanned], lost: dict[str, LostRun]
+    ) -> None:
+        """Add the later starts of runs that may have some: one request for all that are not scanned, one for the rest."""
+        scans = {name: query for name, search in searches.items() if (query := search.scan()) is not None}
+        rows = {name: _rows_of(query, scanned.get(name) or {}) for name, query in scans.items()}
+        missing = {name: query for name, query in scans.items() if not rows[name]}
+        for name, node in self._histories(missing, lost).items():
             with _losing(name, lost):
-                rows, key = read_samples(node), scans[name].step_key
-                starts[name] = later_starts(rows, key)[-MOST_STARTS:]
-                if rows and rows[0][key] > min(row[key] for row in rows):
-                    late.add(name)
-        for at in range(MOST_STARTS):
-            queries = {
-                name: HistoryQuery(windows[at], Window(0, 1), (), 1)
-                for name, windows in starts.items()
-                if at < len(windows) and name not in lost
-            }
-            for name, node in self._histories(queries, lost).items():
-                with _losing(name, lost):
-                    by_name[name].start_at(queries[name], read_history(node))
-        for name in late:
-            if by_name[name].later:
-                by_name[name].take_late_rows()
+                rows[name] = read_samples(node)
+        looks = [
+            RunQuery(name, HistoryQuery(window, Window(0, 1), (), 1), at)
+            for name, query in scans.items()
+            if name not in lost
+            for at, window in enumerate(later_starts(rows[name], query.step_key)[-MOST_STARTS:])
+        ]
+        batch = self._project.read_runs(looks, whole=False)
+        _note_lost(batch, lost)
+        for look in looks:
+            if look.name not in lost:
+                with _losing(look.name, lost):
+                    searches[look.name].start_at(look.history, read_history(batch.nodes[look.key]))
+        for name, query in scans.items():
+            steps = [row[query.step_key] for row in rows[name]]
+            if searches[name].later and steps[0] > min(steps):
+                searches[name].take_late_rows()
 
     def _histories(
-        self, queries: Mapping[str, HistoryQuery], lost: dict[str, LostRun]
+        self, queries: Mapping[str, HistoryQuery], lost: dict[str, LostRun], *, keys: bool = False
     ) -> Mapping[str, Mapping[str, Any]]:
         """Return parts of the histories of runs; runs that cannot be read are added to `lost`."""
-        batch = self._project.read_runs([RunQuery(*item) for item in queries.items()], whole=False)
-        lost |= {run.name: run for run in batch.lost}
-        lost |= {name: LostRun(name, "it was deleted while it was read") for name in batch.gone}
+        asked = [RunQuery(*item) for item in queries.items()]
+        batch = self._project.read_runs(asked, whole=False, keys=keys)
+        _note_lost(batch, lost)
         return batch.nodes
+
+
+def _rows_of(query: HistoryQuery, scanned: _Scanned) -> list[dict[str, float]]:
+    """Return the rows of a step key where they came with the run."""
+    rows = (found for (key, _), found in scanned.items() if key == query.step_key and found)
+    return next(rows, [])
+
+
+def _note_lost(batch: RunBatch, lost: dict[str, LostRun]) -> None:
+    lost |= {run.name: run for run in batch.lost}
+    lost |= {name: LostRun(name, "it was deleted while it was read") for name in batch.gone}
 
 
 @contextmanager

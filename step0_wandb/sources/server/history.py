@@ -14,7 +14,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from step0_wandb.records import HistoryRow
-from step0_wandb.wandb_api.queries import STEP, HistoryQuery, Window
+from step0_wandb.step0.policies import of_policy, prefixes
+from step0_wandb.wandb_api.queries import SCANNED, STEP, HistoryQuery, Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,8 +33,8 @@ SAMPLES = 100
 BEFORE, AFTER = 6, 10
 """Rows read whole around the first metric: rows of the same rollout come before and after it."""
 MOST_QUERIES = 8
-SCANNED = 10_000
-"""Rows of the step key in which later starts are looked for; from a longer history the server picks as many."""
+MOST_POLICIES = 8
+"""Policies of one run that are looked for."""
 MOST_STARTS = 4
 """Later starts of one run that are read, the newest ones."""
 
@@ -107,6 +108,9 @@ class Step0Search:
         self.later: list[Step0Search] = []
         self._finder = finder
         self._seen: dict[float, HistoryRow] = {}
+        self._keys: frozenset[str] = frozenset()
+        self._policies: list[str] = []
+        self._prefix = ""
         self._queries = 0
         self._searched_to = FIRST_ROWS
         self.add(node.seen)
@@ -118,9 +122,12 @@ class Step0Search:
             raise ValueError("the search is over")
         for row in part.rows:
             self._seen.setdefault(row.values.get(STEP, -1.0 - row.order), row)
+        self._keys |= part.keys
+        self._note_policies()
         self._read()
         self._queries += 1
-        self.next = self._after(query, part) if self._queries < MOST_QUERIES else None
+        is_over = self._queries >= MOST_QUERIES * (1 + len(self._policies))
+        self.next = None if is_over else self._after(query, part)
 
     @property
     def newest(self) -> Step0Search:
@@ -130,15 +137,21 @@ class Step0Search:
     def scan(self) -> HistoryQuery | None:
         """Return the query that shows whether the run started again; None where there is no step key."""
         row = next((row for row in self.rows if self._finder.has_metrics([row])), None)
-        logged = self._finder.metrics & row.values.keys() if row else frozenset()
+        if row is None:
+            return None
+        policy = min(prefixes(row.values, self._finder.step_keys), default="")
+        prefix = f"{policy}/" if policy and self._finder.metrics.isdisjoint(row.values) else ""
+        values = of_policy(row.values, policy) if prefix else row.values
+        logged = self._finder.metrics & values.keys()
         profile = self._finder.profiles.pick(logged, self.config) if logged else None
-        if row is None or profile is None:
+        if profile is None:
             return None
         metric = min(logged & profile.metrics.names, default="")
-        key = next((key for key in profile.step.keys if key in row.values and key != STEP), "")
+        key = next((key for key in profile.step.keys if key in values and key != STEP), "")
         if not metric or not key:
             return None
-        return HistoryQuery(Window(0, 1), Window(0, None), (metric,), SCANNED, step_key=key)
+        sparse = Window(0, None)
+        return HistoryQuery(Window(0, 1), sparse, (prefix + metric,), SCANNED, step_key=prefix + key)
 
     def start_at(self, query: HistoryQuery, part: HistoryPart) -> None:
         """Add a later start, whose rows `part` has."""
@@ -159,24 +172,60 @@ class Step0Search:
                 continue
             self.rows = self._finder.prune((*self.rows, HistoryRow(values, order)), self.config)
             self.decided = self._finder.decided(self.rows, self.config)
-            if self.decided:
+            if self.decided and not self._policies:
                 return
 
+    def _has_step0(self) -> bool:
+        """Return whether step 0 is there of what is looked for now."""
+        if not self._prefix:
+            return self.decided
+        rows = [
+            HistoryRow(of_policy(row.values, self._prefix[:-1]), order)
+            for order, (_, row) in enumerate(sorted(self._seen.items()))
+        ]
+        return self._finder.decided(rows, self.config)
+
+    def _note_policies(self) -> None:
+        """Note whose metrics have a prefix, as far as is known; none where there are some without."""
+        names = self._keys.union(*(row.values for row in self._seen.values()))
+        if self._finder.metrics.isdisjoint(names):
+            found = prefixes(names, self._finder.step_keys) - set(self._policies)
+            self._policies = [*self._policies, *sorted(found)][:MOST_POLICIES]
+
     def _after(self, query: HistoryQuery, part: HistoryPart) -> HistoryQuery | None:
+        """Return the next query: for metrics without a prefix, then for those of each policy."""
+        found = self._next_look(query, part) if self._prefix or not self._policies else None
+        if found is not None or self._is_all():
+            return found
+        at = self._policies.index(self._prefix[:-1]) + 1 if self._prefix else 0
+        for policy in self._policies[at:]:
+            self._prefix, self._searched_to = f"{policy}/", FIRST_ROWS
+            if not self._has_step0():
+                return HistoryQuery(Window(0, 1), Window(FIRST_ROWS, None), self._metrics(), SAMPLES)
+        return None
+
+    def _metrics(self) -> tuple[str, ...]:
+        """Return the metrics that are looked for now."""
+        return tuple(sorted(self._prefix + name for name in self._finder.metrics))
+
+    def _next_look(self, query: HistoryQuery, part: HistoryPart) -> HistoryQuery | None:
         located = min((step for step in part.steps if step >= self._searched_to), default=math.inf)
+        every, context = self._metrics(), tuple(sorted(self._finder.context))
         known = min(
-            (step for step, row in self._seen.items() if self._finder.has_metrics([row])), default=math.inf
+            (step for step, row in self._seen.items() if not row.values.keys().isdisjoint(every)),
+            default=math.inf,
         )
-        if located < known or (located < math.inf and not self.decided):
+        has_step0 = self._has_step0()
+        if located < known or (located < math.inf and not has_step0):
             return self._around(query, int(located))
-        every, context = (tuple(sorted(names)) for names in (self._finder.metrics, self._finder.context))
-        if self.decided or self._is_all() or query.metrics == context:
+        if has_step0 or self._is_all() or query.metrics == context:
             return None
         if query.sparse.high is None:
             # Without any metric, rows of a first rollout tell a run that died in it from one of no framework.
             self._searched_to = FIRST_ROWS
             rest = HistoryQuery(Window(0, 1), Window(FIRST_ROWS, None), context, SAMPLES)
-            return rest if known == math.inf else None
+            has_context = not self._keys or not self._keys.isdisjoint(context)
+            return rest if known == math.inf and has_context and not self._policies else None
         if known < math.inf:
             # A first query for other metrics shows nothing: the run is the project's first of its framework.
             return None if query.metrics == every else replace(query, whole=Window(0, 1), metrics=every)

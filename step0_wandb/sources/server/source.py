@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from step0_wandb.errors import SourceError, UsageError
-from step0_wandb.records import ALIVE, OWN_JOB_TYPE, Problem, RunRecord, run_key
+from step0_wandb.records import ALIVE, NOTHING_LOGGED, OWN_JOB_TYPE, Problem, RunRecord, run_key
 from step0_wandb.sources.base import Reading, RunUpdate, SourcePage
 from step0_wandb.sources.server.fetch import PAGE_SIZE, FetchedRuns, Fetcher, PageQuery
 from step0_wandb.sources.server.progress import MOST_NAMES, Progress
@@ -129,7 +129,7 @@ class ServerSource:
             created_at=node.created_at,
             state=node.state,
             config=search.config,
-            rows=search.rows,
+            rows=search.rows or (NOTHING_LOGGED if node.line_count == 0 else ()),
         )
 
     def key(self, name: str) -> str:
