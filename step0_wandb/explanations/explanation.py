@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from step0_wandb.checks.pages import page_of
 from step0_wandb.explanations.differences import differences, nearest_setup, one_line
 from step0_wandb.profiles.causes import Evidence, blind_spots, find_causes
 from step0_wandb.records import FLAGGED
@@ -28,6 +29,7 @@ SHOWN = 15
 FEW_PACKAGES = 3
 """Packages that differ, up to which they are a finding; two images differ in hundreds."""
 SHOWN_PACKAGES = 8
+MOST_PAGES = 2
 PEERS = 50
 """Healthy runs that one run is compared with: the newest of its setup."""
 
@@ -104,6 +106,7 @@ class Explanation:
         yield from self._about_packages()
         for spot in self.blind:
             yield Line("unseen", spot)
+        yield from self._to_read()
 
     def _where_to_begin(self) -> str:
         """Return what to do where no known cause fits."""
@@ -115,6 +118,12 @@ class Explanation:
         return (
             f"no known cause fits, and no key differs: compare code, image and weights with those of {name}"
         )
+
+    def _to_read(self) -> Iterator[Line]:
+        """Yield the pages about the first checks that did not pass."""
+        found = (page_of(check.check) for check in self.run.checks if check.outcome in ("fail", "warn"))
+        if pages := list(dict.fromkeys(page for page in found if page))[:MOST_PAGES]:
+            yield Line("read", f"{', '.join(pages)}: what it means, and what to do")
 
     def _about_config(self) -> Iterator[Line]:
         if not self.peers:

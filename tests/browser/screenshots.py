@@ -23,7 +23,7 @@ from tests.browser.chromium import QUIET, program
 if TYPE_CHECKING:
     from playwright.sync_api import FloatRect, Page
 
-PICTURES = Path(__file__).parents[2] / ".github"
+PICTURES = Path(__file__).parents[2] / "docs" / "images"
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 PARTS = {"page": ("header", "#flagged > section >> nth=1"), "setups": (".legend", "article.pane >> nth=1")}
 """Each picture, and the elements that it begins and ends with."""

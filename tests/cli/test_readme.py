@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from step0_wandb.app.doctor import RECEIVING
-from step0_wandb.errors import Step0Error
 from step0_wandb.settings.load import load_settings
 from tests.support import command
 from tests.support.project import python
@@ -142,12 +141,3 @@ def test_every_file_that_the_readme_links_or_shows_is_there():
     files = [one or other for one, other in linked]
     assert len(files) >= 9
     assert [name for name in files if not (ROOT / name).is_file()] == []
-
-
-def test_the_readme_tells_every_exit_code_of_an_error():
-    told = {int(code) for code in re.findall(r"^\| (\d+) \|", README, re.MULTILINE)}
-    assert {error.exit_code for error in (Step0Error, *descendants(Step0Error))} <= told
-
-
-def descendants(error):
-    return [each for child in error.__subclasses__() for each in (child, *descendants(child))]

@@ -1,4 +1,4 @@
-"""The schedules of the README are valid, run commands that exist, and retry only what passes by itself."""
+"""The schedules of the documentation are valid, run commands that exist, and retry only what passes by itself."""
 
 import configparser
 import re
@@ -17,8 +17,8 @@ from step0_wandb.cli.sync import PARTLY, VERDICT
 from tests.support.command import run
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+PAGE = (ROOT / "docs" / "schedule.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 CRON = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
 
 
