@@ -35,6 +35,8 @@ PEERS = 50
 _MOST_SHOWN = 40
 _NOT_BEFORE = frozenset({"resumed"})
 """Causes that depend on what is on the disk when the launch starts."""
+_WORTH_A_LOOK = 3
+"""The rank of causes that are no more than that."""
 _CHECKS = ("ppo_kl", "clip_frac", "gap")
 
 
@@ -239,11 +241,13 @@ def lint_launches(launches: Sequence[Launch], job: Job, framework: str | None = 
 def _candidates(launch: Launch, profiles: Profiles, framework: str | None) -> list[Profile]:
     if framework is not None:
         return [profiles.by_name[framework]]
-    return profiles.of_launch(launch.config, launch.program, launch.mentions)
+    # A key whose value is open tells the framework as well as any other.
+    return profiles.of_launch({**launch.unknown, **launch.config}, launch.program, launch.mentions)
 
 
 def _known_keys(profile: Profile, launch: Launch) -> int:
-    return sum(profile.logged(launch.config, key) is not None for key in profile.own_keys)
+    config = {**launch.unknown, **launch.config}
+    return sum(profile.logged(config, key) is not None for key in profile.own_keys)
 
 
 def _lint(launch: Launch, rivals: Sequence[Profile], job: Job) -> Lint:
@@ -261,7 +265,7 @@ def _lint(launch: Launch, rivals: Sequence[Profile], job: Job) -> Lint:
         understood=_understood(profile, launch.config),
         unknown={key: text for key, text in launch.unknown.items() if _matters(profile, key)},
         contradictions=tuple(cause for cause in causes if cause.contradicts),
-        widens=tuple(cause for cause in causes if cause.rank == 2 and cause.name not in _NOT_BEFORE),  # noqa: PLR2004 - known to do this
+        widens=tuple(cause for cause in causes if _is_telling(cause)),
         missing=tuple(_missing(profile, config, gap_metric)),
         blind=tuple(blind_spots(profile, config)),
         notes=(*launch.notes, *notes),
@@ -294,6 +298,10 @@ def _with_defaults(
         return config | silent, []
     told = ", ".join(f"{key}={value}" for key, value in silent.items())
     return config, [f"not set in what was read: {profile.title} then takes {told}"]
+
+
+def _is_telling(cause: Cause) -> bool:
+    return not cause.contradicts and cause.rank < _WORTH_A_LOOK and cause.name not in _NOT_BEFORE
 
 
 def _is_twin(profile: Profile, other: Profile, launch: Launch) -> bool:

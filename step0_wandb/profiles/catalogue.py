@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from step0_wandb.profiles.profile import Profile
     from step0_wandb.records import Json
 
-FEWEST_KEYS = 2
-"""Config keys of a profile from which a launch may be of its framework."""
-
 
 @dataclass(frozen=True, slots=True)
 class Profiles:
@@ -73,16 +70,13 @@ class Profiles:
         """
         scores: dict[str, tuple[int, int, int, int]] = {}
         for name, profile in self.by_name.items():
-            known, launch = (
-                sum(profile.logged(config, key) is not None for key in profile.own_keys),
-                profile.launch,
-            )
-            signs = sum(text in command for text in launch.commands)
-            signs += sum(profile.logged(config, key) is not None for key in launch.keys)
+            launch = profile.launch
+            has = {key for key in profile.own_keys if profile.logged(config, key) is not None}
+            signs = sum(text in command for text in launch.commands) + len(has.intersection(launch.keys))
             words = sum((mentions or {}).get(word, 0) for word in launch.words)
             is_preferred = profile.prefer is not None and profile.prefer.holds(profile.scope(config))
-            if signs or known >= FEWEST_KEYS:
-                scores[name] = (signs, known, is_preferred, words)
+            if signs or has.intersection(profile.known_by):
+                scores[name] = (signs, len(has), is_preferred, words)
         return [self.by_name[name] for name in sorted(scores, key=scores.__getitem__, reverse=True)]
 
     def comparing(self, config: Mapping[str, Json]) -> list[Profile]:

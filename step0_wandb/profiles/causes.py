@@ -103,7 +103,7 @@ class _Entry(schema.Table):
     when: schema.Expr
     rank: Literal[1, 2, 3]
     contradicts: Contradicts = ""
-    on_purpose: schema.Expr = schema.NEVER
+    unless: schema.Expr = schema.NEVER
     says: str
     do: str
 
@@ -113,7 +113,7 @@ class _Entry(schema.Table):
 
     def filled(self, scope: _Scope) -> Cause:
         """Return the cause with what a config says."""
-        contradicts = "" if self.on_purpose.holds(scope) else self.contradicts
+        contradicts = "" if self.unless.holds(scope) else self.contradicts
         return Cause(self.name, _filled(self.says, scope), self.do, self.rank, contradicts)
 
 
@@ -182,7 +182,7 @@ def causes_in(profile: Profile, config: Mapping[str, Json], unknown: Collection[
     """
     found = []
     for entry, cause in _shown_by(profile, _Scope(profile, config, {})):
-        read = profile.keys_of(entry.when, entry.on_purpose)
+        read = profile.keys_of(entry.when, entry.unless)
         is_set = any(profile.logged(config, key) is not None for key in profile.keys_of(entry.when))
         if is_set and read.isdisjoint(unknown):
             found.append(cause)

@@ -3,7 +3,8 @@
 ``rollout_top_p < 1 or rollout_top_k > 0`` reads config keys by their names. Dots go into nested
 configs (``actor_rollout_ref.model.path``), ``key("odd-name")`` reads a key that is not an identifier,
 ``has("slime_*")`` asks whether any key matches, ``model(x)`` names the model behind a path,
-``differ(x, y)`` asks whether two paths surely name different models. A key that is missing is None;
+``differ(x, y)`` asks whether two paths name different models, ``surely_differ(x, y)`` whether neither
+name is short for the other. A key that is missing is None;
 arithmetic and order with None give None and False.
 """
 
@@ -26,7 +27,7 @@ Scope = Mapping[str, Any]
 
 ALLOWED = (
     "Allowed are config keys, numbers, texts, + - * / //, comparisons, in, and, or, not, "
-    "x if y else z, has(), key(), model(), differ(), architecture(), known_architecture() and agree()."
+    "x if y else z, has(), key(), model(), differ(), surely_differ(), architecture(), known_architecture() and agree()."
 )
 
 
@@ -158,11 +159,19 @@ _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "model": lambda scope, path: _model_names(scope).name(path),
     "differ": lambda scope, one, other: _model_names(scope).differ(one, other),
+    "surely_differ": lambda scope, one, other: _model_names(scope).surely_differ(one, other),
     "architecture": lambda _scope, *parts: architecture.describe(*parts),
     "known_architecture": lambda scope, path: architecture.of_name(_model_names(scope).name(path) or ""),
     "agree": lambda _scope, one, other: architecture.agree(one, other),
 }
-_ARGUMENTS = {"model": 1, "differ": 2, "architecture": 5, "known_architecture": 1, "agree": 2}
+_ARGUMENTS = {
+    "model": 1,
+    "differ": 2,
+    "surely_differ": 2,
+    "architecture": 5,
+    "known_architecture": 1,
+    "agree": 2,
+}
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "none": None}
 """How TOML and YAML spell what Python spells with a capital."""
 _SCOPE = ast.Name("scope", ast.Load())

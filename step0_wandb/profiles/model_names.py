@@ -112,6 +112,29 @@ class ModelNames:
         families = {_SEPARATORS.sub("", _QUANTISED.sub("", str(name).lower())) for name in names}
         return len(families) > 1 or _other_checkpoint(self._counted(one), self._counted(other))
 
+    def surely_differ(self, one: object, other: object) -> bool:
+        """Return whether two paths name different models, and neither name is the other one in short.
+
+        People shorten names (``Kimi-K2_torch_dist`` of ``Kimi-K2-Instruct``) and add to them
+        (``exp7-qwen3-4b``). A base model is another one than its namesake, though.
+
+        Examples
+        --------
+        >>> ModelNames().surely_differ("/m/Kimi-K2_torch_dist", "/m/Kimi-K2-Instruct")
+        False
+        >>> ModelNames().surely_differ("/m/Qwen3-4B-Base_torch_dist", "/m/Qwen3-4B")
+        True
+        """
+        if not self.differ(one, other):
+            return False
+        short, long = sorted((self._tokens(one), self._tokens(other)), key=len)
+        places = (at for at in range(len(long) - len(short) + 1) if long[at : at + len(short)] == short)
+        at = next(places, None)
+        return at is None or len(short) == len(long) or "base" in (*long[:at], *long[at + len(short) :])
+
+    def _tokens(self, path: object) -> list[str]:
+        return [token for token in _SEPARATORS.split(self.family(path) or "") if token]
+
     def checkpoint(self, path: object) -> tuple[str | None, dict[str, int]]:
         """Return what tells one checkpoint from another, wherever it is stored: its model, and its numbers."""
         return self.name(path), self._counted(path)
