@@ -69,6 +69,7 @@ class Profiles:
             How often each word stands in the launch.
         """
         scores: dict[str, tuple[int, int, int, int]] = {}
+        most: dict[frozenset[str], int] = {}
         for name, profile in self.by_name.items():
             launch = profile.launch
             has = {key for key in profile.own_keys if profile.logged(config, key) is not None}
@@ -76,8 +77,16 @@ class Profiles:
             words = sum((mentions or {}).get(word, 0) for word in launch.words)
             is_preferred = profile.prefer is not None and profile.prefer.holds(profile.scope(config))
             if signs or has.intersection(profile.known_by):
-                scores[name] = (signs, len(has), is_preferred, words)
-        return [self.by_name[name] for name in sorted(scores, key=scores.__getitem__, reverse=True)]
+                kin = profile.metrics.names
+                most[kin] = max(most.get(kin, 0), len(has))
+                scores[name] = (signs, words, is_preferred, len(has))
+
+        def rank(name: str) -> tuple[int, ...]:
+            # Frameworks with the same metrics have the same flags: between them words decide, not the keys.
+            signs, *rest = scores[name]
+            return (signs, most[self.by_name[name].metrics.names], *rest)
+
+        return [self.by_name[name] for name in sorted(scores, key=rank, reverse=True)]
 
     def comparing(self, config: Mapping[str, Json]) -> list[Profile]:
         """Return the profiles by whose flag a run compares the weights of both sides at its start."""

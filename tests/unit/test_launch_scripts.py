@@ -41,6 +41,8 @@ def words_of(text, folder=None):
         ("for i in 1 2; do train --seed $i; done", "train --seed ${i}"),
         ("train --a '${NOT}' > log.txt 2>&1", "train --a ${NOT}"),
         ('train "$@"', "train ${@}"),
+        (': "${M:=a/b}"\ntrain $M', "train a/b"),
+        ('read -ra A <<< "$X"\ntrain ${A[@]} --b', "train ${@} --b"),
         ("f() {\n  train --a 1\n}\nf", "f"),
         ("cat <<'E'\nnot a command $X\nE\ntrain", "train"),
     ],

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _FEWEST_SETTINGS = 2
 """Settings of a command from which it may start a training."""
 _MOST_COMMANDS = 200
-_WORDS = re.compile(r"[a-z][a-z0-9_]+")
+_WORDS = re.compile(r"[a-z][a-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def read_launch(path: Path) -> list[Launch]:
         )
     script = ShellScript(path.absolute().parent)
     script.read(text, path.name)
-    found = list(_of_script(script, path.absolute().parent, _mentions(text)))
+    found = list(_of_script(script, path.absolute().parent, _mentions(f"{path.absolute()} {text}")))
     if not found:
         raise UsageError(
             f"{path} starts nothing with flags or overrides",

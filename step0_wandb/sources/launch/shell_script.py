@@ -192,8 +192,8 @@ class ShellScript:
         here = next((token for token in tokens if token.here is not None), None)
         if name in ("source", ".") and len(words) > 1:
             self._source(words[1].text)
-        elif name == "read" and here is not None:
-            self._values[words[-1].text] = self._joined(here.parts)
+        elif name == "read":
+            self._values[words[-1].text] = self._joined(here.parts) if here else (Word(EXTRA),)
         elif name == "eval":
             self._nested(" ".join(word.text for word in words[1:]), tokens[0].line)
         elif name in ("bash", "sh") and len(words) > 2 and "c" in words[1].text and words[1].text[0] == "-":  # noqa: PLR2004 - bash -c TEXT
@@ -313,7 +313,10 @@ class ShellScript:
         elif index not in ("", "[0]"):
             value = None
         if sign.strip(":") in ("-", "="):
-            return self._or_default(name, value, rest)
+            taken = self._or_default(name, value, rest)
+            if sign.endswith("="):
+                self._values[name] = taken
+            return taken
         if sign not in ("", "?", ":?"):
             value = cut(value, sign, rest)
         return opened(name) if value is None else value

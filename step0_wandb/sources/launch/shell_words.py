@@ -116,7 +116,7 @@ class Lexer:
         while self.at < len(self.text) and self.text[self.at] in _SPACE:
             self.at += 1
         target = self._word_token() if self.at < len(self.text) and self.text[self.at] != "\n" else None
-        if sign.endswith(("<<", "<<-")) and target is not None:
+        if sign.lstrip("0123456789&") in ("<<", "<<-") and target is not None:
             end = "".join(part.text for part in target.parts)
             is_plain = any(part.is_quoted for part in target.parts)
             self._waiting.append((end, is_plain))
