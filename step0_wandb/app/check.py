@@ -128,7 +128,7 @@ def _stored_run(text: str, finder: Step0Finder, job: Job) -> list[OneRun] | None
 
 
 def _with_later(one: OneRun, finder: RolloutFinder, job: Job) -> OneRun:
-    if one.record.url is not None and one.record.policy is None:  # a server is asked for plain names
+    if one.record.url is not None:
         one = replace(one, record=with_server_rows(one.record, finder, job.context()))
     return replace(one, later=judge_later(finder, one.record, one.facts))
 

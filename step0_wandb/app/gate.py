@@ -116,14 +116,16 @@ class Gate:
         basis = basis_of(record, replace(self._job, at_most_s=left_s))
         if basis.said:
             self._patience.told(basis.said)
-        if record.policy is not None:
-            return gravest_first(judge_one(one, self._job.loaded, basis) for one in found.records)
-        judged = judge_one(record, self._job.loaded, basis)
-        if rollouts < 2 or judged.verdict in ("broken", "pending", "no-step0"):  # noqa: PLR2004 - step 0 is the first
-            return [judged]
-        self._patience.told(f"step 0 is {judged.verdict}; waiting for the first step of {rollouts} rollouts")
-        later = self._later(found, rollouts)
-        return [judge_one(record, self._job.loaded, basis, later=later)]
+        judged = {one.key: judge_one(one, self._job.loaded, basis) for one in found.records}
+        verdicts = {run.verdict for run in judged.values()}
+        waited = [one for one in found.records if judged[one.key].verdict not in ("pending", "no-step0")]
+        if rollouts > 1 and "broken" not in verdicts and waited:
+            shown = " and ".join(sorted(verdicts))
+            self._patience.told(f"step 0 is {shown}; waiting for the first step of {rollouts} rollouts")
+            for one in waited:
+                later = self._later(one, found.address, rollouts)
+                judged[one.key] = judge_one(one, self._job.loaded, basis, later=later)
+        return gravest_first(judged.values())
 
     def wait(self, text: str, newest: Newest | None = None) -> tuple[RunRecord, ...]:
         """Wait until the step 0 of a run is there, and return the run.
@@ -281,10 +283,9 @@ class Gate:
             self._patience.told(_EARLIER.format(key))
         return over
 
-    def _later(self, found: _Found, rollouts: int) -> tuple[Answer, ...]:
+    def _later(self, record: RunRecord, address: Address, rollouts: int) -> tuple[Answer, ...]:
         """Wait for the first step of some rollouts, or the end of the run, and judge them."""
         finder = RolloutFinder(self._finder.profiles, until=rollouts)
-        record, address = found.records[0], found.address
         with Store.open(NOWHERE, mode="copy") as store:
             source = store if isinstance(address, LocalAddress) else self._following(record, address)
             while True:
@@ -302,7 +303,7 @@ class Gate:
         from step0_wandb.sources.server.rollouts import RolloutRows
 
         profile = self._finder.profiles.by_name[self._finder.find(record).profile or ""]
-        return RolloutRows(self._context().client(), address, profile)
+        return RolloutRows(self._context().client(), address, profile, policy=record.policy)
 
     def _grown(
         self, record: RunRecord, address: Address, finder: RolloutFinder, source: Store | RolloutRows

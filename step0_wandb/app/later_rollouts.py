@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from step0_wandb.errors import SourceError, Step0Error
 from step0_wandb.records import ALIVE, Problem
 from step0_wandb.sources.base import SourceMemory
+from step0_wandb.step0.policies import split_policies
 from step0_wandb.wandb_api.address import RemoteAddress
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def with_server_rows(record: RunRecord, finder: RolloutFinder, context: Context)
     if name is None:
         return record
     address = RemoteAddress(record.entity, record.project, record.run_id)
-    rows = RolloutRows(context.client(), address, finder.profiles.by_name[name]).read()
+    profile = finder.profiles.by_name[name]
+    rows = RolloutRows(context.client(), address, profile, policy=record.policy).read()
     return replace(record, rows=(*record.rows, *rows))
 
 
@@ -64,7 +66,8 @@ def follow(store: Store, finder: RolloutFinder, context: Context, *, since: date
         if record is None:
             continue
         try:
-            later = judge_later(finder, _read(record, paths.get(key), finder, context))
+            path = paths.get(key.partition("#")[0])
+            later = judge_later(finder, _read(record, path, finder, context))
         except Step0Error as error:
             problems.append(Problem(key, f"what it logged after step 0 cannot be read: {error.message}"))
             continue
@@ -107,11 +110,14 @@ def _read(record: RunRecord, path: str | None, finder: RolloutFinder, context: C
         raise SourceError("its directory is not known")
     source = OfflineSource(Path(path), finder, clock=context.clock)
     found = [
-        reading.record for reading in source.readings(SourceMemory()) if reading.record.key == record.key
+        part
+        for reading in source.readings(SourceMemory())
+        for part in split_policies(reading.record, finder)
+        if part.key == record.key
     ]
     if not found:
         raise SourceError(f"{path} does not hold it any more")
-    return found[0]
+    return found[-1]  # the newest start comes last
 
 
 def _paths(store: Store) -> dict[str, str]:

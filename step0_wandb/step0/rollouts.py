@@ -74,13 +74,18 @@ class RolloutFinder(Step0Finder):
         """Return whether `until` openings are there whole, or none will come."""
         if self.until is None:
             return False
+        parts = self.by_policy(rows) or {"": [*rows]}
+        return all(self._is_whole(part, self.until, config) for part in parts.values())
+
+    def _is_whole(self, rows: Sequence[HistoryRow], until: int, config: Mapping[str, Json]) -> bool:
+        """Return what `decided` does for one policy, or a run that has but one."""
         found = self._candidate(rows, config)
         if found is None or found.is_late or _steps(found.profile, config) is None:
             return super().decided(rows, config)
         openings = self._openings(rows, config)
-        if not found.is_first or len(openings) < self.until:
+        if not found.is_first or len(openings) < until:
             return False
-        first, last = openings[0], openings[self.until - 1]
+        first, last = openings[0], openings[until - 1]
         names = found.profile.metrics.names & first.values.keys()
         return names <= last.values.keys() or any(
             (found.profile.step.of(row.values) or 0.0) > last.step for row in rows
@@ -91,16 +96,16 @@ class RolloutFinder(Step0Finder):
         if len(rows) < _PRUNED_FROM or len(rows).bit_count() > 1:
             return tuple(rows)
         kept = {row.order: row for row in super().prune(rows, config)}
-        found = self._candidate(rows, config)
-        if found is None:
-            return tuple(kept.values())
-        names = {*found.profile.metrics.names, *found.profile.step.keys}
-        if rollouts := found.profile.rollouts:
-            names |= {*rollouts.learning_rate, *rollouts.grad_norm}
-        for row, _ in _opening_rows(found.profile, rows, config):
-            kept.setdefault(row.order, _slim(row, names))
-        for row in _first_moves(found.profile, rows, config):
-            kept.setdefault(row.order, _slim(row, names))
+        names, orders = set[str](), set[int]()
+        for policy, part in (self.by_policy(rows) or {"": [*rows]}).items():
+            found = self._candidate(part, config)
+            if found is not None:
+                names |= {f"{policy}/{name}" if policy else name for name in _needed(found.profile)}
+                openings = (row for row, _ in _opening_rows(found.profile, part, config))
+                orders |= {row.order for row in (*openings, *_first_moves(found.profile, part, config))}
+        kept |= {
+            row.order: _slim(row, names) for row in rows if row.order in orders and row.order not in kept
+        }
         return tuple(kept[order] for order in sorted(kept))
 
     def _openings(self, rows: Sequence[HistoryRow], config: Mapping[str, Json]) -> tuple[Opening, ...]:
@@ -240,6 +245,14 @@ def _first_moves(
         if step is not None and moves.get(step) and step // steps not in seen:
             seen.add(step // steps)
             yield row
+
+
+def _needed(profile: Profile) -> set[str]:
+    """Return the names that the checks of later rollouts read."""
+    names = {*profile.metrics.names, *profile.step.keys}
+    if profile.rollouts:
+        names |= {*profile.rollouts.learning_rate, *profile.rollouts.grad_norm}
+    return names
 
 
 def _slim(row: HistoryRow, names: set[str]) -> HistoryRow:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from step0_wandb.app.check import Basis, gravest_first, judge_start, read_one
 from step0_wandb.app.gate import Gate, Patience
 from step0_wandb.app.run_selector import Newest
 from step0_wandb.app.stop import stop
@@ -605,3 +606,27 @@ def test_a_run_of_several_policies_is_judged_policy_by_policy_and_the_gravest_co
     assert [run.run for run in found] == ["team/project/two#judge", "team/project/two#solver"]
     assert [run.verdict for run in found] == ["broken", "no-range"]
     assert [run.policy for run in found] == ["judge", "solver"]
+
+
+@pytest.mark.parametrize("where", ["server", "disk"])
+def test_the_first_update_of_each_policy_is_waited_for_and_judged(server, tmp_path, where):
+    rows = [
+        {f"{policy}/{name}": value for name, value in row(step, gap=gap).items()}
+        for step in (0, 1, 2)
+        for policy, gap in (("solver", 0.0150), ("judge", 0.201 if step == 2 else 0.0150))
+    ]
+    server.add_run("lab", "rl", "two", config=TWO, rows=rows)
+    records = [run_record("two", TWO), *map(history_record, rows), exit_record(0)]
+    write_file(tmp_path / "wandb", wandb_file(*records), run_id="two")
+    source = "lab/rl/two" if where == "server" else str(tmp_path / "wandb")
+    waiting = Waiting(tmp_path)
+    checked = read_one(source, waiting.job, every_rollout=True)
+    for found in (
+        waiting.gate().judged(source, rollouts=2),
+        gravest_first(judge_start(one, waiting.job.loaded, Basis()) for one in checked),
+    ):
+        judge, solver = found
+        assert (judge.policy, judge.verdict) == ("judge", "broken")
+        assert solver.verdict in ("no-range", "healthy")  # the other policy is a run of its setup
+        assert STALE in judge.reasons[0]
+        assert "first-update" in {check.check for check in solver.checks}

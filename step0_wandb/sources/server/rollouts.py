@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from step0_wandb.errors import SourceError, UsageError
 from step0_wandb.records import HistoryRow
+from step0_wandb.step0.policies import of_policy
 from step0_wandb.wandb_api.batches import ProjectClient
 from step0_wandb.wandb_api.client import RetryPolicy
 from step0_wandb.wandb_api.queries import SHAPE_ERRORS, STEP, Window, chunks, numbers
@@ -44,6 +45,8 @@ class RolloutRows:
         The run.
     profile : Profile
         Knows the metrics and the step keys.
+    policy : str, optional
+        The policy whose rows are wanted, where the run trains several; they come under plain names.
 
     Attributes
     ----------
@@ -51,11 +54,15 @@ class RolloutRows:
         The run's state at the last look; empty before the first.
     """
 
-    def __init__(self, client: GraphQLClient, address: RemoteAddress, profile: Profile) -> None:
+    def __init__(
+        self, client: GraphQLClient, address: RemoteAddress, profile: Profile, *, policy: str | None = None
+    ) -> None:
         self._client = client
         self._project = ProjectClient(client, address)
         self._address = address
         self._profile = profile
+        self._policy = policy
+        self._prefix = f"{policy}/" if policy else ""
         self._next = 0
         self.state = ""
 
@@ -88,15 +95,20 @@ class RolloutRows:
             for samples in self._ask(_ROWS, {"specs": some}).get("sampledHistory") or ():
                 for sample in samples or ():
                     values = numbers(sample)
+                    if self._policy:
+                        values = of_policy(values, self._policy)
                     rows.setdefault(values[STEP], {}).update(values)
         self._next = int(last) + 1
         return tuple(HistoryRow(rows[step], int(step)) for step in sorted(rows))
 
     def _specs(self, logged: Mapping[str, Any], last: int) -> Iterator[str]:
-        step = next((key for key in self._profile.step.keys if key in logged), STEP)
+        steps = (self._prefix + key for key in self._profile.step.keys)
+        step = next((key for key in steps if key in logged), STEP)
         moves = self._profile.rollouts
         names = {*moves.learning_rate, *moves.grad_norm} if moves else set()
-        metrics = sorted((self._profile.metrics.names | names) & logged.keys())
+        metrics = sorted(
+            {self._prefix + name for name in self._profile.metrics.names | names} & logged.keys()
+        )
         for low in range(self._next, last + 1, WINDOW):
             for metric in metrics:
                 keys = (metric,) if step == STEP else (step, metric)
