@@ -69,5 +69,9 @@ def _observables(profile: Profile) -> list[str]:
 
 
 def _switches(profile: Profile) -> list[str]:
-    """Return what can be set, each with the checks that it brings."""
-    return [f"{', '.join(entry.brings)}: {entry.set or 'by default'}" for entry in profile.switch]
+    """Return what can be set, each with the checks that it brings; one setting a line."""
+    lines: list[str] = []
+    for entry in profile.switch:
+        first, *others = entry.set.split() or ["by default"]
+        lines += [f"{', '.join(entry.brings)}: {first}", *(f"  {other}" for other in others)]
+    return lines

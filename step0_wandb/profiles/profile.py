@@ -75,7 +75,14 @@ class Profile(schema.Table):
     @model_validator(mode="after")
     def _brought(self) -> Profile:
         """Refuse switches that bring what the profile does not have."""
-        known = {"ppo_kl", "clip_frac", "gap", "exact_zero", *(entry.name for entry in self.observable)}
+        known = {
+            "ppo_kl",
+            "clip_frac",
+            "gap",
+            "exact_zero",
+            "weights",
+            *(entry.name for entry in self.observable),
+        }
         for name in (name for entry in self.switch for name in entry.brings if name not in known):
             context = {"name": name, "known": ", ".join(sorted(known))}
             raise PydanticCustomError("switch", "switch.brings names {name}: take one of {known}", context)

@@ -268,6 +268,13 @@ class Gpus(Table):
     count: Expr
 
 
+class More(Table):
+    """A flag that a comparison of the weights needs too where `when` holds."""
+
+    when: Expr
+    add: str
+
+
 class Weights(Table):
     """How the framework itself compares the weights of trainer and engine, before the first rollout.
 
@@ -276,10 +283,8 @@ class Weights(Table):
     flag : Expression
         Whether a run compares them.
     add : tuple of str
-        What to add to a short run, in each form that launchers take; ``{more}`` stands where
-        `add_quantised` goes.
-    quantised : Expression
-        Whether the engine is quantised, so that `add_quantised` is needed.
+        What to add to a short run, in each form that launchers take; ``{more}`` stands where the
+        flags of `more` go.
     weaker : tuple of Because
         Why a comparison proves less.
     long : Expression
@@ -288,8 +293,7 @@ class Weights(Table):
 
     flag: Expr
     add: tuple[str, ...]
-    quantised: Expr = NEVER
-    add_quantised: str = ""
+    more: tuple[More, ...] = ()
     weaker: tuple[Because, ...] = ()
     long: Expr = NEVER
 
@@ -300,8 +304,8 @@ class Switch(Table):
     Attributes
     ----------
     brings : tuple of str
-        ``ppo_kl``, ``clip_frac``, ``gap``, ``exact_zero`` (the mode in which the gap is exactly 0), or
-        names of observables.
+        ``ppo_kl``, ``clip_frac``, ``gap``, ``exact_zero`` (the mode in which the gap is exactly 0),
+        ``weights`` (their comparison), or names of observables.
     kind : str
         ``flag`` of the command line, ``key`` of the config, or ``default``: nothing needs to be set.
     set : str

@@ -125,7 +125,8 @@ def keys_of(profiles: Profiles) -> tuple[str, ...]:
             model = [key.value for key in profile.setup if key.label == "model"]
             weaker = [entry.when for entry in table.weaker]
             named = [profile.let[name] for name in profile.let if name == ARCHITECTURE]
-            names |= profile.paths_of(table.flag, table.quantised, table.long, *weaker, *model, *named)
+            more = [entry.when for entry in table.more]
+            names |= profile.paths_of(table.flag, table.long, *more, *weaker, *model, *named)
     return tuple(sorted(names))
 
 
@@ -192,8 +193,8 @@ class _Group:
         packages = {} if self.image else _that_matter(installed(newest.run))
         before = _that_matter(installed(decisive.run)) if packages and decisive else {}
         moved = changes(before, packages) if before else ()
-        quantised = self._table.quantised.holds(self.profile.scope(newest.config))
-        more = self._table.add_quantised if quantised else ""
+        scope = self.profile.scope(newest.config)
+        more = "".join(entry.add for entry in self._table.more if entry.when.holds(scope))
         return WeightCheck(
             profile=self.profile.name,
             model=self.model,

@@ -11,12 +11,15 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-Row = dict[str, float | str]
+from step0_wandb.records import HistoryRow, RunRecord
+
+Row = dict[str, float]
 STEP = "_step"
 """In a row: the ``step`` that the framework hands to ``wandb.log``."""
 
@@ -35,6 +38,8 @@ class Case:
         The kinds of the rules that must apply.
     broken : mapping of str to float
         What the step-0 row of a broken run has instead.
+    written : bool
+        Whether the real client writes it too, in the tests of the whole way.
     """
 
     name: str
@@ -50,7 +55,7 @@ class Case:
     healthy: tuple[str, ...] = ("healthy",)
     spread: str | None = None
     namespaces: bool = False
-    others: dict[str, float] = field(default_factory=dict)
+    written: bool = False
 
 
 # --- Miles, slime, vime ----------------------------------------------------------------------------
@@ -365,6 +370,7 @@ AREAL: dict[str, Any] = {
     "cluster": {"n_nodes": 1, "n_gpus_per_node": 8},
 }
 ACTOR = "ppo_actor/update"
+AREAL_GAP = f"{ACTOR}/logp_abs_diff/avg"
 
 
 def areal_rows(kl: float, clip: float, **more: float) -> list[Row]:
@@ -393,7 +399,7 @@ def changed(config: dict[str, Any], **changes: Any) -> dict[str, Any]:
 # --- framework, config, and what is asserted ---------------------------------------------------------
 
 CASES = (
-    megatron("miles", "miles", MILES),
+    megatron("miles", "miles", MILES, written=True),
     megatron("miles kl", "miles", MILES, broken={"train/ppo_kl": 0.3009, "train/pg_clipfrac": 0.0471}),
     megatron("miles fsdp", "miles", {**MILES, "train_backend": "fsdp"}, label=" · backend=fsdp", rows=megatron_rows(kl=6.2e-12)),
     megatron("miles lora", "miles", {**MILES, "lora_rank": 16}, label=" · lora=yes", rows=megatron_rows(kl=3e-9)),
@@ -404,23 +410,26 @@ CASES = (
     megatron("slime", "slime", SLIME),
     megatron("slime one step", "slime", {**SLIME, "global_batch_size": 256}, ppo_kl="vacuous", clip_frac="vacuous"),
     megatron("vime", "vime", VIME),
-    Case("verl", "verl", VERL, verl_rows(1.5e-4, 1.27e-3), "averaged", "averaged", "range", "verl · Qwen2.5-7B-Instruct", {PROBS: 0.05}, spread=PROBS),
+    Case("verl", "verl", VERL, verl_rows(1.5e-4, 1.27e-3), "averaged", "averaged", "range", "verl · Qwen2.5-7B-Instruct", {PROBS: 0.05}, spread=PROBS, written=True),
     Case("verl kl", "verl", VERL, verl_rows(1.5e-4, 1.27e-3), "averaged", "averaged", "range", "verl · Qwen2.5-7B-Instruct", {"actor/ppo_kl": 0.3}, verdict="suspect", spread=PROBS),
     Case("verl on-policy", "verl", changed(VERL, data__train_batch_size=256), verl_rows(0.0, 0.0), "exact", "exact", "range", "verl · Qwen2.5-7B-Instruct", {"actor/ppo_kl": 1e-4}, verdict="suspect", spread=PROBS),
     Case("verl other micro-batches", "verl", changed(VERL, data__train_batch_size=256, actor_rollout_ref__rollout__log_prob_micro_batch_size_per_gpu=32), verl_rows(2e-5, 1e-4), "learned", "averaged", "range", "verl · Qwen2.5-7B-Instruct", {"actor/ppo_kl": 0.02}, spread=PROBS),
     Case("trl", "trl", TRL, trl_rows(10), "skipped", "averaged", "range", "trl · Qwen2.5-1.5B-Instruct", {LOGP: 0.2}, spread=LOGP),
     Case("trl every step", "trl", {**TRL, "logging_steps": 1.0}, trl_rows(1, kl=8e-4), "skipped", "averaged", "range", "trl · Qwen2.5-1.5B-Instruct · logging_steps=1", {LOGP: 0.2}, spread=LOGP),
     Case("trl without vllm", "trl", {**TRL, "use_vllm": False}, trl_rows(10, vllm=False), "skipped", "vacuous", "skipped", "trl · Qwen2.5-1.5B-Instruct", {"train/clip_ratio/region_mean": float("nan")}, healthy=("unchecked",)),
-    Case("openrlhf", "openrlhf", OPENRLHF, openrlhf_rows(2e-3, 4e-3), "averaged", "averaged", "skipped", "openrlhf · Llama-3.1-8B", {"train/ppo_kl": 0.3}, verdict="suspect", healthy=("unchecked",), namespaces=True),
+    Case("openrlhf", "openrlhf", OPENRLHF, openrlhf_rows(2e-3, 4e-3), "averaged", "averaged", "skipped", "openrlhf · Llama-3.1-8B", {"train/ppo_kl": 0.3}, verdict="suspect", healthy=("unchecked",), namespaces=True, written=True),
     Case("openrlhf on-policy", "openrlhf", changed(OPENRLHF, rollout__batch_size=128, algo__advantage__is_correction_enable=True), openrlhf_rows(0.0, 0.0, -3e-4), "exact", "exact", "vacuous", "openrlhf · Llama-3.1-8B", {"train/ppo_kl": 1e-4}, verdict="suspect", healthy=("no-range", "healthy"), namespaces=True),
     Case("nemo_rl", "nemo_rl", NEMO_RL, nemo_rows(1.0001), "exact", "skipped", "range", "nemo_rl · Qwen2.5-1.5B", {MULT: 1.2}, spread=MULT),
     Case("nemo_rl ratio", "nemo_rl", NEMO_RL, nemo_rows(1.0001), "exact", "skipped", "range", "nemo_rl · Qwen2.5-1.5B", {"train/probs_ratio": 1.03}, verdict="suspect", spread=MULT),
     Case("nemo_rl off-policy", "nemo_rl", changed(NEMO_RL, policy__train_global_batch_size=128), nemo_rows(1.002), "averaged", "skipped", "range", "nemo_rl · Qwen2.5-1.5B", {MULT: 1.2}, spread=MULT),
     Case("skyrl", "skyrl", SKYRL, skyrl_rows(2e-3), "skipped", "averaged", "range", "skyrl · Qwen2.5-1.5B-Instruct", {DIFF: 1.33}, spread=DIFF),
     Case("skyrl on-policy", "skyrl", changed(SKYRL, trainer__train_batch_size=256), skyrl_rows(0.0), "skipped", "exact", "range", "skyrl · Qwen2.5-1.5B-Instruct", {"policy/loss_metrics/clip_ratio": 1e-3}, verdict="suspect", spread=DIFF),
-    Case("prime_rl", "prime_rl", PRIME_RL, prime_rows(), "skipped", "skipped", "range", "prime_rl · Qwen3-0.6B", {KL: 0.03}, spread=KL),
-    Case("areal", "areal", AREAL, areal_rows(-4e-4, 2e-3), "skipped", "skipped", "skipped", "areal · Qwen2.5-1.5B-Instruct", {f"{ACTOR}/approx_kl/avg": float("nan")}, healthy=("unchecked",)),
-    Case("areal recomputed", "areal", changed(AREAL, actor__use_decoupled_loss=True, actor__ppo_n_minibatches=1), areal_rows(0.0, 0.0, **{f"{ACTOR}/behave_approx_kl/avg": -4e-4}), "exact", "exact", "vacuous", "areal · Qwen2.5-1.5B-Instruct", {f"{ACTOR}/approx_kl/avg": 0.3}, healthy=("no-range", "healthy")),
+    Case("prime_rl", "prime_rl", PRIME_RL, prime_rows(), "skipped", "skipped", "range", "prime_rl · Qwen3-0.6B", {KL: 0.03}, spread=KL, written=True),
+    Case("areal", "areal", AREAL, areal_rows(-4e-4, 2e-3, **{AREAL_GAP: 0.0123}), "skipped", "skipped", "range", "areal · Qwen2.5-1.5B-Instruct", {AREAL_GAP: 0.2}, spread=AREAL_GAP),
+    Case("areal decoupled", "areal", changed(AREAL, actor__use_decoupled_loss=True, actor__ppo_n_minibatches=1), areal_rows(0.0, 0.0, **{AREAL_GAP: 0.0123}), "exact", "exact", "range", "areal · Qwen2.5-1.5B-Instruct", {f"{ACTOR}/approx_kl/avg": 0.3}, spread=AREAL_GAP),
+    Case("areal reused", "areal", changed(AREAL, actor__use_decoupled_loss=True, actor__prox_logp_method="reuse_train_logp"), areal_rows(0.0, 0.0, **{AREAL_GAP: 0.0123}), "vacuous", "vacuous", "range", "areal · Qwen2.5-1.5B-Instruct", {f"{ACTOR}/approx_kl/avg": 0.3}, spread=AREAL_GAP),
+    Case("areal recomputed", "areal", changed(AREAL, actor__recompute_logprob=True, actor__ppo_n_minibatches=1), areal_rows(0.0, 0.0, **{AREAL_GAP: 0.0}), "exact", "exact", "vacuous", "areal · Qwen2.5-1.5B-Instruct", {f"{ACTOR}/approx_kl/avg": 0.3}, healthy=("no-range", "healthy")),
+    Case("areal of May", "areal", AREAL, areal_rows(-4e-4, 2e-3), "skipped", "skipped", "skipped", "areal · Qwen2.5-1.5B-Instruct", {f"{ACTOR}/approx_kl/avg": float("nan")}, healthy=("unchecked",)),
 )  # fmt: skip
 UNKNOWN = Case(
     "unknown",
@@ -456,8 +465,30 @@ def name_of(case: Case, number: int) -> str:
     return f"{case.name.replace(' ', '-')}-{number}"
 
 
+def record_of(case: Case, number: int) -> RunRecord:
+    """Return one run of a case as a source gives it; rows of one step that the framework named are one."""
+    name = name_of(case, number)
+    merged: list[dict[str, float]] = []
+    for row in rows_of(case, number):
+        step = row.get(STEP, len(merged))
+        if merged and merged[-1][STEP] == step:
+            merged[-1].update(row)
+        else:
+            merged.append({**row, STEP: step})
+    return RunRecord(
+        entity="team",
+        project=case.name.replace(" ", "-"),
+        run_id=name,
+        name=name,
+        state="finished",
+        created_at=datetime(2026, 10, 1, number, tzinfo=UTC),
+        config=case.config,
+        rows=tuple(HistoryRow(row, order) for order, row in enumerate(merged)),
+    )
+
+
 def write_runs(directory: Path) -> None:
-    """Write every run of every case below `directory`, with the installed client, offline."""
+    """Write every run of the cases that are `Case.written` below `directory`, with the installed client, offline."""
     home = directory / ".home"
     home.mkdir(parents=True)
     kept = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT", "TMPDIR") if name in os.environ}
@@ -476,7 +507,7 @@ def _main(directory: str) -> None:
     import wandb
 
     settings = wandb.Settings(console="off", x_disable_stats=True)
-    for case in (*CASES, UNKNOWN):
+    for case in (*(case for case in CASES if case.written), UNKNOWN):
         for number in range(HEALTHY_RUNS + 1):
             config = (
                 {key: _namespace(value) for key, value in case.config.items()}

@@ -158,7 +158,7 @@ def test_the_keys_that_the_book_reads_are_a_handful():
         "num_rollout",
     } <= set(keys)
     assert "engine_quantised" not in keys
-    assert len(keys) < 50
+    assert len(keys) < 70
 
 
 # ── what to add ─────────────────────────────────────────────────────────────
