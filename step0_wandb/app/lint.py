@@ -366,5 +366,4 @@ def _weights(profile: Profile, config: Mapping[str, Json], log: Sequence[WeightC
         entry.status == "passed" and (entry.profile, entry.model) == (profile.name, model) for entry in log
     ):
         return f"{clean(model or '')} was compared before; once for each image is enough"
-    more = table.add_quantised if table.quantised.holds(scope) else ""
-    return f"not known to have been compared: a short run with {table.add[0].format(more=more)}"
+    return f"not known to have been compared: a short run with {table.flags(scope)[0]}"

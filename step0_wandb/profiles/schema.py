@@ -297,6 +297,11 @@ class Weights(Table):
     weaker: tuple[Because, ...] = ()
     long: Expr = NEVER
 
+    def flags(self, scope: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return what to add to a short run with this config, in each form that launchers take."""
+        more = "".join(entry.add for entry in self.more if entry.when.holds(scope))
+        return tuple(text.format(more=more) for text in self.add)
+
 
 class Switch(Table):
     """What a user can set so that a check applies or a metric is logged.

@@ -194,7 +194,6 @@ class _Group:
         before = _that_matter(installed(decisive.run)) if packages and decisive else {}
         moved = changes(before, packages) if before else ()
         scope = self.profile.scope(newest.config)
-        more = "".join(entry.add for entry in self._table.more if entry.when.holds(scope))
         return WeightCheck(
             profile=self.profile.name,
             model=self.model,
@@ -206,7 +205,7 @@ class _Group:
             last_run=newest.created_at,
             projects=tuple(sorted({run.run.rpartition("/")[0] for run in self.runs})),
             notes=(*self._notes_on(decisive, moved), *self._notes_on_newest()),
-            add=tuple(text.format(more=more) for text in self._table.add),
+            add=self._table.flags(scope),
         )
 
     def _comparing(self) -> list[ComparedRun]:
