@@ -292,7 +292,7 @@ def _with_defaults(
         for key, value in table.defaults.items()
         if profile.logged(config, key) is None and key not in launch.unknown
     }
-    if not silent or not table.defaults_when.holds(profile.scope(config)):
+    if launch.is_logged or not silent or not table.defaults_when.holds(profile.scope(config)):
         return config, []
     if launch.is_whole:
         return config | silent, []

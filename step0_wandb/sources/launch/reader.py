@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from step0_wandb.errors import UsageError
@@ -50,6 +50,8 @@ class Launch:
         Whether a key that is not in the config is surely not set.
     mentions : mapping of str to int
         How often each word stands in the launch; tells frameworks with the same flags apart.
+    is_logged : bool
+        Whether the config is that of a run, which says everything that the framework took.
     """
 
     config: Mapping[str, Json]
@@ -59,6 +61,7 @@ class Launch:
     notes: tuple[str, ...] = ()
     is_whole: bool = True
     mentions: Mapping[str, int] = field(default_factory=dict)
+    is_logged: bool = False
 
 
 def read_launch(path: Path) -> list[Launch]:
@@ -101,7 +104,7 @@ def read_words(words: Sequence[str], folder: Path) -> Launch:
 
 def of_config(config: Mapping[str, Json], origin: str) -> Launch:
     """Return the launch whose config is known as it stands."""
-    return _closed(config, {}, Launch({}, origin))
+    return _closed(config, {}, Launch({}, origin, is_logged=True))
 
 
 def _of_document(path: Path) -> Launch:
@@ -175,14 +178,11 @@ def _closed(config: Mapping[str, Json], unknown: Mapping[str, str], launch: Laun
     known: dict[str, Json] = {}
     still = dict(unknown)
     _split(config, "", known, still)
-    return Launch(
-        scrub(known),
-        launch.origin,
-        launch.program,
-        {key: redact(text) for key, text in still.items() if not is_secret_name(key)},
-        tuple(map(redact, launch.notes)),
-        launch.is_whole,
-        launch.mentions,
+    return replace(
+        launch,
+        config=scrub(known),
+        unknown={key: redact(text) for key, text in still.items() if not is_secret_name(key)},
+        notes=tuple(map(redact, launch.notes)),
     )
 
 
