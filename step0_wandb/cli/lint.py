@@ -33,7 +33,7 @@ def lint(
 ) -> None:
     """Read a launch before the GPUs start; run nothing, write nothing. Exits with 3 on a contradiction.
 
-    Example: step0-wandb lint run-qwen3-4B.sh
+    Example: step0-wandb lint -- python3 train.py --hf-checkpoint Qwen/Qwen3-4B --hidden-dropout 0 --attention-dropout 0
     """
     from step0_wandb.app.lint import lint_text, lint_words
     from step0_wandb.publish.job_summary import launch_summary
