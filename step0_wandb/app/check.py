@@ -92,12 +92,12 @@ def read_one(
     """
     text, profiles = safe_text(text), profiles_of(job.loaded)
     finder = RolloutFinder(profiles) if every_rollout else Step0Finder(profiles)
-    log = _console_log(text, finder)
-    if setup is not None and log is None:
+    logged = _console_log(text, finder)
+    if setup is not None and logged is None:
         raise UsageError("--setup is for console logs", "The setup of a run is made of its config.")
-    if log and setup is not None:
-        log = _in_setup(log, setup, job)
-    policies = [log] if log else _stored_run(text, finder, job) or _run_of(text, finder, job)
+    if logged and setup is not None:
+        logged = [_in_setup(log, setup, job) for log in logged]
+    policies = logged or _stored_run(text, finder, job) or _run_of(text, finder, job)
     if isinstance(finder, RolloutFinder):
         return tuple(_with_later(one, finder, job) for one in policies)
     return tuple(policies)
@@ -183,8 +183,8 @@ def _no_run(text: str) -> NoStep0Error:
     return NoStep0Error(f"{text} holds no run yet", "Its file is empty, or was just begun: try again soon.")
 
 
-def _console_log(text: str, finder: Step0Finder) -> OneRun | None:
-    """Read a console log; None where `text` names something else."""
+def _console_log(text: str, finder: Step0Finder) -> list[OneRun] | None:
+    """Read a console log, each policy in it; None where `text` names something else."""
     path = user_path(text.removeprefix("file:"))
     if text != STDIN and (path.suffix == RUN_FILE or not is_there(path) or path.is_dir()):
         return None
@@ -197,8 +197,11 @@ def _console_log(text: str, finder: Step0Finder) -> OneRun | None:
         if text == STDIN
         else read_console(path, finder)
     )
-    earlier = tuple(OneRun(one.record, one.facts(finder)) for one in log.earlier)
-    return OneRun(log.record, log.facts(finder), earlier=earlier)
+    before = [OneRun(*part) for launch in log.earlier for part in launch.parts(finder)]
+    return [
+        OneRun(*part, earlier=tuple(one for one in before if one.record.policy == part[0].policy))
+        for part in log.parts(finder)
+    ]
 
 
 def _quiet_after(quiet_s: float, most_s: float) -> Callable[[], bool]:

@@ -40,6 +40,8 @@ def prefixes(names: Iterable[str], step_keys: Collection[str]) -> set[str]:
 
 def of_policy(values: Mapping[str, float], policy: str) -> dict[str, float]:
     """Return a row's numbers of one policy under their plain names, with W&B's own next to them."""
+    if not policy:
+        return dict(values)
     start = f"{policy}/"
     return {
         name.removeprefix(start): value for name, value in values.items() if name.startswith((start, "_"))

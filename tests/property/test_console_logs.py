@@ -87,7 +87,7 @@ def test_any_metrics_of_miles_and_slime_are_read_back_to_the_last_digit(data, wr
         body = breaks(data.draw, "{" + ", ".join(items) + "}")
     line = f"{before}[2026-08-15 05:04:17.003 actor] log_utils.py:460 - step 0: {body}\n"
     text = data.draw(NOISE) + line + data.draw(st.sampled_from(["", line])) + data.draw(NOISE)
-    found = read(text).facts(FINDER).step0
+    found = read(text).parts(FINDER)[0][1].step0
     assert (found.status, found.profile, found.step) == ("found", "miles", 0)
     assert same(found.row, written)
     assert same(
@@ -101,7 +101,7 @@ def test_any_metrics_of_miles_and_slime_are_read_back_to_the_last_digit(data, wr
 def test_any_metrics_of_verl_are_read_back_to_the_last_digit(data, written):
     pairs = [f"{key}:{printed(data.draw, value)}" for key, value in written.items()]
     line = f"{data.draw(BEFORE)}step:1 - " + " - ".join([*pairs, "training/global_step:1"]) + "\n"
-    found = read(data.draw(NOISE) + line + data.draw(NOISE)).facts(FINDER).step0
+    found = read(data.draw(NOISE) + line + data.draw(NOISE)).parts(FINDER)[0][1].step0
     assert (found.status, found.profile, found.step) == ("found", "verl", 1)
     assert same(found.row, written)
 
@@ -111,7 +111,7 @@ def test_any_metrics_of_verl_are_read_back_to_the_last_digit(data, written):
 )
 def test_any_metrics_of_trl_are_read_back_to_the_last_digit(data, written):
     line = data.draw(NOISE) + repr(written) + "\n"
-    found = read(line + repr(dict.fromkeys(written, 0.5)) + "\n").facts(FINDER).step0
+    found = read(line + repr(dict.fromkeys(written, 0.5)) + "\n").parts(FINDER)[0][1].step0
     assert (found.status, found.profile) == ("found", "trl")
     assert same(found.row, {f"train/{key}": value for key, value in written.items()})
 
@@ -121,7 +121,7 @@ def test_the_true_value_lies_within_half_of_the_resolution(written, decimals):
     finite = {key: value for key, value in written.items() if abs(value) < 1e6}
     body = "".join(f"{key!r}: {value:.{decimals}f}, " for key, value in finite.items())
     reading = read(f"step 0: {{{body}'train/ppo_kl': 0.000, 'train/x': {0:.{decimals}f}, 'train/step': 0}}")
-    row = reading.facts(FINDER).step0.row
+    row = reading.parts(FINDER)[0][1].step0.row
     for key, value in finite.items():
         if key != "train/ppo_kl":
             assert abs(row[key] - value) <= reading.resolution[key] / 2 * (1 + 1e-9) + 1e-12
@@ -151,4 +151,4 @@ def test_arbitrary_bytes_give_a_run_or_the_reason_why_there_is_none(noise):
     ):
         with contextlib.suppress(NoStep0Error):
             reading = read_stream(io.BytesIO(data), FINDER)
-            assert reading.facts(FINDER).step0.status in {"found", "pending", "no-step0"}
+            assert reading.parts(FINDER)[0][1].step0.status in {"found", "pending", "no-step0"}

@@ -146,4 +146,4 @@ def test_no_change_of_a_log_ends_in_an_exception(part):
     for _ in range(AMOUNT // 4):
         with suppress(NoStep0Error):
             reading = read_stream(io.BytesIO(mutated(LOG, noise)), FINDER, enough=lambda: False)
-            assert reading.facts(FINDER).step0.status in {"found", "no-step0", "pending"}
+            assert reading.parts(FINDER)[0][1].step0.status in {"found", "no-step0", "pending"}

@@ -27,7 +27,7 @@ def read(text):
 
 
 def step0(text):
-    return read(text).facts(FINDER).step0
+    return read(text).parts(FINDER)[0][1].step0
 
 
 def miles(step, kl=0.0, clip=0.0, gap=0.0151):
@@ -185,12 +185,56 @@ def test_a_first_step_that_cannot_be_read_is_not_taken_for_a_resumed_run(torn):
         read_stream(io.BytesIO(f"{torn}step 1: {miles(1)}\n".encode()), FINDER, enough=lambda: False)
 
 
+# --- several policies in one log ------------------------------------------------------------------
+
+
+def of_policy(policy, text):
+    return text.replace("'train/", f"'{policy}/train/")
+
+
+def policies(text):
+    reading = read_stream(io.BytesIO(text.encode()), FINDER, enough=lambda: False)
+    return [
+        {part.policy: facts.step0.gap for part, facts in one.parts(FINDER)}
+        for one in (*reading.earlier, reading)
+    ]
+
+
+def test_each_policy_of_a_log_is_a_run_of_its_own():
+    lines = [of_policy(name, f"step {step}: {miles(step, gap=gap)}\n")
+             for step in range(3) for name, gap in (("solver", 0.0151), ("judge", 0.046))]  # fmt: skip
+    assert policies("".join(lines)) == [{"judge": 0.046, "solver": 0.0151}]
+    both = f"step 0: {of_policy('a', miles(0))[:-1]}, {of_policy('b', miles(0, gap=0.02))[1:]}\n"
+    assert policies(both) == [{"a": 0.0151, "b": 0.02}]
+
+
+def test_a_policy_whose_step_stands_in_front_alone_and_is_rounded_is_known_too():
+    line = f"step 0: {{'solver/train/ppo_kl': 0.000, 'solver/{GAP}': 0.015}}\n"
+    ((part, facts),) = read(line).parts(FINDER)
+    assert (part.policy, part.key) == ("solver", "_/_/train#solver")
+    assert facts.plan.ppo_kl.kind == "skipped"
+    assert "rounded to 0.001" in facts.plan.ppo_kl.why
+
+
+def test_a_relaunch_starts_every_policy_again():
+    first, second = (
+        "".join(of_policy(name, f"step {step}: {miles(step, gap=gap)}\n") for step in (0, 1) for name in "ab")
+        for gap in (0.015, 0.063)
+    )
+    assert policies(first + second) == [{"a": 0.015, "b": 0.015}, {"a": 0.063, "b": 0.063}]
+
+
+def test_names_before_a_slash_are_no_policies_where_a_step_has_plain_metrics():
+    line = f"step 0: {miles(0)[:-1]}, 'eval/train/ppo_kl': 0.5}}\n"
+    assert policies(line) == [{None: 0.0151}]
+
+
 # --- several launches in one log -----------------------------------------------------------------
 
 
 def launches(text):
     reading = read_stream(io.BytesIO(text.encode()), FINDER, enough=lambda: False)
-    return [one.facts(FINDER).step0.gap for one in (*reading.earlier, reading)]
+    return [one.parts(FINDER)[0][1].step0.gap for one in (*reading.earlier, reading)]
 
 
 def test_of_launches_in_one_log_the_newest_counts_and_the_earlier_ones_are_kept():
@@ -372,7 +416,7 @@ def test_numbers_in_full_are_not_taken_for_rounded_ones():
 )  # fmt: skip
 def test_what_a_library_rounds_is_known_to_be_rounded(printed, value, resolution):
     reading = read(f"step 0: {{'train/ppo_kl': 0.0, 'train/step': 0, '{GAP}': {printed}}}")
-    assert reading.facts(FINDER).step0.gap == value
+    assert reading.parts(FINDER)[0][1].step0.gap == value
     assert reading.resolution.get(GAP) == (None if resolution is None else pytest.approx(resolution))
 
 
@@ -381,21 +425,21 @@ def test_what_a_library_rounds_is_known_to_be_rounded(printed, value, resolution
     [("tensor(0.)", "skipped"), ("tensor(0.3009)", "exact"), ("tensor(1.0000e-12)", "exact"), ("0.0", "exact"), ("'0'", "exact")],
 )  # fmt: skip
 def test_a_check_is_skipped_only_where_rounding_leaves_it_open(kl, kind):
-    rule = read(f"step 0: {{'train/ppo_kl': {kl}, 'train/step': 0}}").facts(FINDER).plan.ppo_kl
+    rule = read(f"step 0: {{'train/ppo_kl': {kl}, 'train/step': 0}}").parts(FINDER)[0][1].plan.ppo_kl
     assert rule.kind == kind
     if kind == "skipped":
         assert rule.why == "this log is rounded to 0.0001, which cannot prove 1e-09"
 
 
 def test_a_check_that_does_not_apply_still_says_that_the_log_is_rounded():
-    plan = read(rounded_verl()).facts(FINDER).plan
+    plan = read(rounded_verl()).parts(FINDER)[0][1].plan
     assert plan.ppo_kl.kind == "averaged"
     assert "this log is rounded to 0.001" in plan.ppo_kl.why
 
 
 @pytest.mark.parametrize(("gap", "kind"), [("0.003", "skipped"), ("0.000", "skipped"), ("0.162", "range")])
 def test_a_gap_that_is_rounded_too_coarsely_is_held_against_no_range(gap, kind):
-    rule = read(rounded_verl(gap=gap)).facts(FINDER).plan.gap
+    rule = read(rounded_verl(gap=gap)).parts(FINDER)[0][1].plan.gap
     assert rule.kind == kind
     assert rule.kind == "range" or "too coarse" in rule.why
 
@@ -453,14 +497,14 @@ class Pieces(io.BytesIO):
 def test_a_step_is_found_however_the_log_is_cut_into_pieces(size):
     others = "'a': -1.25e-05, 'b': -inf, 'c': tensor(-0.5), 'd': True, 'e': ..., 'f': np.float64(nan)"
     text = f"noise\n{RAY}x.py:1 - step 0: {miles(0, kl=-1.25e-05)[:-1]}, {others}}}\nmore\n"
-    found = read_stream(Pieces(text.encode(), size), FINDER).facts(FINDER).step0
+    found = read_stream(Pieces(text.encode(), size), FINDER).parts(FINDER)[0][1].step0
     assert (found.ppo_kl, found.gap, found.row["b"], found.row["c"]) == (-1.25e-05, 0.0151, -math.inf, -0.5)
 
 
 @pytest.mark.parametrize("size", [1, 3, 8])
 def test_a_line_of_verl_is_read_whole_however_it_is_cut_into_pieces(size):
     reading = read_stream(Pieces(f"step:0 - x:1\n{VERL}\n".encode(), size), FINDER)
-    assert reading.facts(FINDER).step0.gap == 0.0041
+    assert reading.parts(FINDER)[0][1].step0.gap == 0.0041
 
 
 @pytest.mark.parametrize("offset", [0, 1, 5, 6, 7, 300])

@@ -13,11 +13,13 @@ from step0_wandb.sources.console.launch import launch_config
 from step0_wandb.sources.console.printed import clean
 from step0_wandb.sources.console.rounding import rounded
 from step0_wandb.sources.console.steps import Layout, StepFinder
+from step0_wandb.step0.policies import of_policy, prefixes, split_policies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from step0_wandb.records import RunFacts
+    from step0_wandb.sources.console.printed import Printed
     from step0_wandb.sources.console.scan import Readable
     from step0_wandb.sources.console.steps import PrintedStep
     from step0_wandb.step0.finder import Step0Finder
@@ -43,9 +45,12 @@ class ConsoleReading:
     resolution: Mapping[str, float] = field(default_factory=dict)
     earlier: tuple[ConsoleReading, ...] = ()
 
-    def facts(self, finder: Step0Finder) -> RunFacts:
-        """Return the run's facts, with the checks that its rounded values cannot decide skipped."""
-        return rounded(finder.facts(self.record), self.resolution, finder)
+    def parts(self, finder: Step0Finder) -> list[tuple[RunRecord, RunFacts]]:
+        """Return each policy with its facts; checks that its rounded values cannot decide are skipped."""
+        return [
+            (part, rounded(finder.facts(part), of_policy(self.resolution, part.policy or ""), finder))
+            for part in split_policies(self.record, finder)
+        ]
 
 
 def read_console(path: Path, finder: Step0Finder) -> ConsoleReading:
@@ -88,16 +93,18 @@ def read_stream(
     config = launch_config(reader.log.head.decode("utf-8", errors="replace"))
     readings = [
         ConsoleReading(
-            RunRecord("_", "_", Path(name).stem, name=name, state=state, config=config, rows=start.rows),
-            start.resolution,
+            RunRecord("_", "_", Path(name).stem, name=name, state=state, config=config, rows=rows), resolution
         )
-        for start in reader.starts
-        if start.rows
+        for rows, resolution in reader.launches()
     ]
     if not readings:
         raise _unknown(name, reader.log.head, finder)
-    with_step0 = [reading for reading in readings if finder.find(reading.record).status == "found"]
-    if not with_step0 and reader.unread < reader.starts[-1].first:
+    with_step0 = [
+        reading
+        for reading in readings
+        if any(facts.step0.status == "found" for _, facts in reading.parts(finder))
+    ]
+    if not with_step0 and reader.unread < min(start.first for start in reader.latest):
         raise NoStep0Error(
             f"{name} shows step {reader.unread:g}, but in a form that cannot be read",
             "`step0-wandb check` also reads a W&B run, and its directory.",
@@ -148,8 +155,8 @@ class _Reader:
 
     Attributes
     ----------
-    starts : list of _Start
-        The launches in the log; the last goes on.
+    starts : dict of str to list of _Start
+        The launches in the log, by policy, which is empty where the run has but one; the last goes on.
     unread : float
         The lowest step that is there and cannot be read.
     """
@@ -158,57 +165,100 @@ class _Reader:
         self._finder = finder
         self._layouts = _layouts(finder)
         self._printed = StepFinder(stream, self._layouts)
+        self._order = 0
         self.log = self._printed.log
-        self.starts = [_Start()]
+        self.starts: dict[str, list[_Start]] = {}
         self.unread = math.inf
+
+    @property
+    def latest(self) -> list[_Start]:
+        """Return the newest launch of each policy."""
+        return [starts[-1] for starts in self.starts.values()] or [_Start()]
 
     def read(self, enough: Callable[[], bool]) -> None:
         """Read the log to its end, or until step 0 is known and that is enough."""
         for step in self._printed.steps():
             if not self._take(step):
                 self._pass_over(step)
-            elif self._finder.decided(self.starts[-1].rows, {}):
-                self._printed.skip_above = self.starts[-1].first
+            elif self._is_known():
+                self._printed.skip_above = min(start.first for start in self.latest)
                 self.log.enough = enough
             else:
                 self._printed.skip_above = math.inf
                 self.log.enough = lambda: False
 
+    def launches(self) -> Iterator[tuple[tuple[HistoryRow, ...], dict[str, float]]]:
+        """Yield the rows of each launch, and how finely they were printed, under the names of the log."""
+        for at in range(max(map(len, self.starts.values()), default=0)):
+            parts = {policy: starts[at] for policy, starts in self.starts.items() if at < len(starts)}
+            rows = [
+                HistoryRow(_prefixed(row.values, policy), row.order)
+                for policy, start in parts.items()
+                for row in start.rows
+            ]
+            found = [_prefixed(start.resolution, policy) for policy, start in parts.items()]
+            yield (
+                tuple(sorted(rows, key=lambda row: row.order)),
+                {name: part[name] for part in found for name in part},
+            )
+
+    def _is_known(self) -> bool:
+        """Return whether step 0 is there; which policies there are is known once one has gone on."""
+        has_gone_on = "" in self.starts or any(start.last > start.first for start in self.latest)
+        return has_gone_on and all(self._finder.decided(start.rows, {}) for start in self.latest)
+
     def _pass_over(self, step: PrintedStep) -> None:
         number = min((number for number in step.numbers.values() if number is not None), default=math.inf)
         if number > self._printed.skip_above:
-            self.starts[-1].last = max(self.starts[-1].last, number)
+            for start in self.latest:
+                start.last = max(start.last, number)
         elif step.printed is None:
             self.unread = min(self.unread, number)
 
     def _take(self, found: PrintedStep) -> bool:
-        """Add a step to its launch, under the names of the first profile that knows it."""
+        """Add a step to its launch: without a policy, or that of the policies in front of its names."""
         if found.printed is None:
             return False
-        start = self.starts[-1]
+        if self._add("", found.printed, found.numbers):
+            return True
+        metrics = (name for name in self._finder.metrics if "/" in name)
+        policies = sorted(prefixes(found.printed.values, {*metrics}))
+        taken = [self._add(policy, found.printed.of_policy(policy), found.numbers) for policy in policies]
+        return any(taken)
+
+    def _add(self, policy: str, printed: Printed, numbers: Mapping[str, int | None]) -> bool:
+        """Add a step to its launch, under the names of the first profile that knows it."""
+        starts = self.starts.get(policy) or [_Start()]
+        start = starts[-1]
         for layout in self._layouts:
-            if layout.profile.name not in found.numbers:
+            if layout.profile.name not in numbers:
                 continue
-            number = found.numbers[layout.profile.name]
-            values = layout.named(found.printed, number, start.count + 1)
+            number = numbers[layout.profile.name]
+            values = layout.named(printed, number, start.count + 1)
             if values is None:
                 continue
             step, epoch = layout.profile.step.of(values), layout.epoch_of(values)
             if start.is_over(step, values, epoch):
                 start = _Start()
-                self.starts.append(start)
-                values = layout.named(found.printed, number, 1) or values
+                starts.append(start)
+                values = layout.named(printed, number, 1) or values
                 step = layout.profile.step.of(values)
             start.count += 1
             start.epoch = epoch
             if step is not None:
                 start.values = values if step < start.first else start.values
                 start.first, start.last = min(start.first, step), max(start.last, step)
-            for key, resolution in found.printed.resolution.items():
+            for key, resolution in printed.resolution.items():
                 start.resolution.setdefault(layout.console.prefix + key, resolution)
-            start.rows = self._finder.prune((*start.rows, HistoryRow(values, start.count)), {})
+            self._order += 1
+            start.rows = self._finder.prune((*start.rows, HistoryRow(values, self._order)), {})
+            self.starts[policy] = starts
             return True
         return False
+
+
+def _prefixed(values: Mapping[str, float], policy: str) -> dict[str, float]:
+    return {f"{policy}/{name}" if policy else name: value for name, value in values.items()}
 
 
 def _layouts(finder: Step0Finder) -> tuple[Layout, ...]:

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from step0_wandb.step0.policies import of_policy
 from step0_wandb.text.nested import as_float
 from step0_wandb.text.python_values import LiteralError, Numeral, parse
 
@@ -58,6 +59,10 @@ class Printed:
         """Return what a dict says, and how finely."""
         numbers = dict(_numbers(table))
         return cls({key: as_float(value) for key, value in numbers.items()}, _resolution(numbers))
+
+    def of_policy(self, policy: str) -> Printed:
+        """Return what is printed of one policy, under its plain names."""
+        return Printed(of_policy(self.values, policy), of_policy(self.resolution, policy))
 
 
 def clean(text: bytes) -> str:

@@ -287,7 +287,7 @@ class RunFile:
             reading = read_console(log, lookout.finder)
         except (NoStep0Error, SourceError):
             return
-        if lookout.finder.find(reading.record).status != "found":
+        if not any(facts.step0.status == "found" for _, facts in reading.parts(lookout.finder)):
             return
         self.rows = tuple(
             HistoryRow(
