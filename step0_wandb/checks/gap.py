@@ -9,7 +9,7 @@ import numpy as np
 from step0_wandb.checks.base import SHARED, number_in, text_in
 from step0_wandb.checks.columns import non_finite, numbers, texts
 from step0_wandb.checks.outcomes import FAIL, PASS, SKIPPED, VACUOUS, WARN, Level, Outcomes, Why
-from step0_wandb.text.formatting import count, number
+from step0_wandb.text.formatting import apart, count, number, ratio
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -134,8 +134,7 @@ def _healthy(facts: Facts) -> str:
 
 
 def _of_center(facts: Facts) -> str:
-    ratio = facts["ratio"]
-    times = f"{ratio:.1f}" if ratio >= 2 else f"{ratio:.2f}"  # noqa: PLR2004 - one digit is enough from 2 on
+    gap, low, high = apart(facts["gap"], facts["low"], facts["high"])
     center, at = f"the center {number(facts['center'])} of", ""
     if number_in(facts, "entropy") and facts.get("entropy_factor", 1.0) != 1:
         center, at = f"the {number(facts['center'])} expected from", f" at entropy {number(facts['entropy'])}"
@@ -145,8 +144,8 @@ def _of_center(facts: Facts) -> str:
         else ""
     )
     return (
-        f"gap {number(facts['gap'])} is {times} times {center} {_healthy(facts)}{at} "
-        f"(range {_range(facts)}{edge})"
+        f"gap {gap} is {ratio(facts['ratio'])} times {center} {_healthy(facts)}{at} "
+        f"(range {low} to {high}{edge})"
     )
 
 
@@ -159,10 +158,11 @@ def _below_range(facts: Facts) -> str:
 
 
 def _over_ceiling(facts: Facts) -> str:
-    times = facts["gap"] / facts["ceiling"]
+    gap, ceiling = apart(facts["gap"], facts["ceiling"])
+    times = ratio(facts["gap"] / facts["ceiling"])
+    far = "just above" if times == "1.00" else f"{times} times"
     return (
-        f"gap {number(facts['gap'])} is {times:.1f} times the {number(facts['ceiling'])} that "
-        f"{allowed_by(facts)}, and this setup has no range of its own"
+        f"gap {gap} is {far} the {ceiling} that {allowed_by(facts)}, and this setup has no range of its own"
     )
 
 

@@ -12,6 +12,7 @@ from step0_wandb.profiles.causes import Evidence, blind_spots, find_causes
 from step0_wandb.records import FLAGGED
 from step0_wandb.text.formatting import clean, count, key_text, number, when
 from step0_wandb.text.nested import flatten
+from step0_wandb.text.requirements import telling
 from step0_wandb.text.summary import Line, Summary
 from step0_wandb.verdicts.reference_gaps import published_for
 
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
 
 SHOWN = 15
 """Differences that are shown unless all are asked for."""
-FEW_PACKAGES = 3
-"""Packages that differ, up to which they are a finding; two images differ in hundreds."""
+FEW_PACKAGES, MANY_PACKAGES = 3, 20
+"""Packages that can move a gap, up to which they are a finding; and of all that differ: two images differ in
+hundreds."""
 SHOWN_PACKAGES = 8
 MOST_PAGES = 2
 PEERS = 50
@@ -75,8 +77,12 @@ class Explanation:
     @property
     def findings(self) -> tuple[str, ...]:
         """Return causes, few packages, then differences, in one line each; the first two go into an alert."""
-        some = self.packages or ()
-        installed = (f"installed: {', '.join(some)}",) if 0 < len(some) <= FEW_PACKAGES else ()
+        some = telling(self.packages or ())
+        installed = (
+            (f"installed: {', '.join(some)}",)
+            if 0 < len(some) <= FEW_PACKAGES and len(self.packages or ()) <= MANY_PACKAGES
+            else ()
+        )
         differ = (
             f"{clean(item.key)} is {one_line(item.value)}, {one_line(item.healthy)} in the healthy runs"
             for item in self.differs

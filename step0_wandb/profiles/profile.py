@@ -227,10 +227,12 @@ class Profile(schema.Table):
         return tuple(entry for entry in self.switch if brings in entry.brings and entry.when.holds(scope))
 
     def _missing_gap(self, scope: Mapping[str, Any]) -> str:
-        """Return what to set to get a gap; all that could be meant where everything seems to be set."""
+        """Return what to set to get a gap; where that is set already, that it is."""
         known = [entry for entry in self.switch if "gap" in entry.brings]
-        unset = [entry for entry in known if entry.when.holds(scope)]
-        return "; ".join(entry.sentence(self.title, "the gap") for entry in unset or known)
+        if unset := [entry for entry in known if entry.when.holds(scope)]:
+            return "; ".join(entry.sentence(self.title, "the gap") for entry in unset)
+        told = " and ".join(entry.set for entry in known if entry.set)
+        return f"{told} is set, but this version of {self.title} may not log it" if told else ""
 
     def observe(
         self, config: Mapping[str, Json], row: Mapping[str, float], gap_metric: str | None

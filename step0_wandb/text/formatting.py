@@ -82,6 +82,22 @@ def shorten(text: str, limit: int = 80) -> str:
     return f"{text[: limit - 1 - tail]}…{text[len(text) - tail :]}"
 
 
+def apart(*values: float) -> tuple[str, ...]:
+    """Return figures with as many digits as it takes to tell apart those that differ; three at least.
+
+    Examples
+    --------
+    >>> apart(0.0133, 0.0150), apart(0.013321, 0.013329)
+    (('0.0133', '0.0150'), ('0.01332', '0.01333'))
+    """
+    texts = tuple(map(number, values))
+    for digits in range(4, 18):
+        if len(set(texts)) == len(set(values)):
+            break
+        texts = tuple(f"{value:.{digits}g}" for value in values)
+    return texts
+
+
 def number(value: float | None) -> str:
     """Return a figure with three significant digits, whole numbers as they are.
 
@@ -109,8 +125,8 @@ def ratio(value: float | None) -> str:
 
     Examples
     --------
-    >>> [ratio(x) for x in (0.5512, 1.184, 3.03, 13.2, 250.3, None)]
-    ['0.55', '1.18', '3.0', '13.2', '250', '-']
+    >>> [ratio(x) for x in (0.5512, 1.184, 3.03, 13.2, 42750.3, None)]
+    ['0.55', '1.18', '3.0', '13.2', '42,750', '-']
     """
     if value is None or not math.isfinite(value):
         return number(value)
@@ -118,7 +134,7 @@ def ratio(value: float | None) -> str:
     if size < 0.1:  # noqa: PLR2004 - two decimals would leave one digit or none
         return number(value)
     decimals = 2 if size < 2 else 1 if size < 100 else 0  # noqa: PLR2004 - about three digits
-    return f"{value:.{decimals}f}"
+    return f"{value:,.{decimals}f}"
 
 
 def count(amount: int, noun: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 FILE: Final = "requirements.txt"
 """What the wandb client calls the list of a run's packages."""
@@ -75,6 +75,17 @@ def changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, .
         f"{name} {before.get(name, _MISSING)} -> {after.get(name, _MISSING)}"
         for name in sorted(differ, key=lambda name: (_rank(name), name))
     )
+
+
+def telling(moved: Iterable[str]) -> tuple[str, ...]:
+    """Return those of the `changes` that can move a gap: what computes log-probs, and what is below it.
+
+    Examples
+    --------
+    >>> telling(("sglang 0.5.9 -> 0.5.16", "tqdm 4.66 -> 4.67"))
+    ('sglang 0.5.9 -> 0.5.16',)
+    """
+    return tuple(change for change in moved if _rank(change.partition(" ")[0]) < len(_RANKED))
 
 
 def _rank(name: str) -> int:

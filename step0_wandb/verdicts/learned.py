@@ -40,7 +40,7 @@ _EDGE = 1 / 512
 def _far(name: str, facts: Facts) -> str:
     rule = rule_in(facts, name)
     return (
-        f"{rule.title} is {number(facts[OBSERVED + name])} ({rule.metric}), where {count(int(facts[f'{name}_n']), 'healthy run')}"
+        f"{rule.title} is {number(facts[OBSERVED + name])} ({rule.metric}), where {count(int(facts[f'{name}_n']), 'other run')}"
         f" of this setup show{'s' if facts[f'{name}_n'] == 1 else ''} about {number(facts[f'{name}_center'])}: {rule.why}"
     )
 
@@ -65,7 +65,7 @@ class LearnedCheck:
     _SENTENCES: ClassVar[Mapping[Why, Sentence]] = SHARED | {
         Why.ABOVE_RANGE: _far,
         Why.BELOW_RANGE: _far,
-        Why.NO_RANGE: lambda _name, _facts: f"fewer than {FEWEST} healthy runs to compare it with",
+        Why.NO_RANGE: lambda _name, _facts: f"fewer than {FEWEST} other runs to compare it with",
     }
 
     @property

@@ -57,7 +57,7 @@ def test_the_packages_of_a_flagged_run_are_compared_with_its_nearest_healthy_pee
     install(fleet(tmp_path), NEW)
     found = explained(tmp_path)
     assert (found.packages, found.packages_unknown) == (CHANGED, "")
-    assert "installed: sglang 0.5.9 -> 0.5.16, aiohttp 3.12 -> 3.13" in found.findings
+    assert "installed: sglang 0.5.9 -> 0.5.16" in found.findings
 
 
 def test_two_images_that_differ_in_many_packages_are_no_finding_but_shown(tmp_path):

@@ -1,12 +1,14 @@
 """The exact checks, column by column."""
 
 import math
+import re
 
 import pandas as pd
 import pytest
 
 from step0_wandb.checks.exact import EXACT_CHECKS, exact_failed
 from step0_wandb.checks.outcomes import OUTCOMES, Level, Why
+from step0_wandb.ranges import fit_ranges
 from step0_wandb.verdicts.judge import judge
 
 MEGATRON = {"rule": "exact", "limit": 1e-9, "above": "broken"}
@@ -115,3 +117,16 @@ def test_a_gap_that_was_logged_but_tells_nothing_is_not_called_missing(kind, why
     told = judge(runs)
     assert told["verdict"].tolist() == ["unchecked"]
     assert told["reason"].tolist() == [why]
+
+
+def test_figures_that_a_sentence_sets_apart_have_the_digits_to_do_so():
+    runs = pd.DataFrame({"setup": "a", "gap": [0.0150, 0.0152, 0.0149, 0.0151, 0.0153], "ceiling": 0.03})
+    ranges = fit_ranges(runs)
+    low = ranges["low"].iloc[0]
+    judged = judge(
+        pd.DataFrame({"setup": ["a", "b"], "gap": [low * 0.9999, 0.03001], "ceiling": 0.03}), ranges
+    )
+    below, over = judged["reason"]
+    gap, edge = re.search(r"gap (\S+) is .* \(range (\S+) to", below).groups()
+    assert float(gap) < float(edge)
+    assert over.startswith("gap 0.03001 is just above the 0.03 that")

@@ -51,7 +51,7 @@ SEARCH = Path(__file__).with_name("search.js")
 OUTCOMES: tuple[OutcomeName, ...] = ("pass", "fail", "warn", "vacuous", "skipped")
 BASIS = {
     "own": "",
-    "pooled": "width borrowed from other setups",
+    "pooled": "few runs: the width is not its own yet",
     "split": "runs differ by a factor; the lower level counts as healthy",
     "ceiling": "the framework's own limit",
     "exact": "true on-policy",

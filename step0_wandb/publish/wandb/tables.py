@@ -71,7 +71,10 @@ class Tables:
             name: {"columns": list(table.columns), "rows": [list(row) for row in table.rows]}
             for name, table in self.tables.items()
         }
-        return {"tables": tables, "metrics": dict(self.metrics)}
+        left_out = {
+            f"left_out/{name}": table.left_out for name, table in self.tables.items() if table.left_out
+        }
+        return {"tables": tables, "metrics": {**self.metrics, **left_out}}
 
 
 def setups_table(setups: Sequence[SetupRange]) -> Table:
