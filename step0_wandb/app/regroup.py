@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from step0_wandb.profiles.architecture import join
+from step0_wandb.store.people import BY_TAG
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from step0_wandb.settings.options import Settings
     from step0_wandb.step0.finder import Step0Finder
-    from step0_wandb.store import Store
+    from step0_wandb.store import Label, Store
 
 
 def join_setups(store: Store) -> dict[str, str]:
@@ -65,3 +68,27 @@ def refresh(store: Store, finder: Step0Finder, settings: Settings) -> tuple[str,
             store.notes.mark_stale()
             store.notes.put("judging", judging)
     return renamed
+
+
+def labels_left_behind(store: Store, before: Mapping[str, Label]) -> tuple[str, ...]:
+    """Say which labels stay with a start that is not the newest of its run any more.
+
+    A label is about the start that the store had when it was given: that is what `runs` and the alert showed.
+
+    Parameters
+    ----------
+    before : mapping of str to Label
+        The labels before the sources were read, by run key.
+    """
+    now = store.people.labels()
+    left = {
+        key: label
+        for key, label in before.items()
+        if label.who != BY_TAG and key not in now and "@" not in key
+    }
+    return tuple(
+        f"{key} was started again: its label {label.label} stays with the start before; "
+        "label it again if that was about the new start"
+        for key, label in sorted(left.items())
+        if (record := store.runs.record(key)) is not None and record.start > 1
+    )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from step0_wandb.app import later_rollouts
 from step0_wandb.app.pull import pull
-from step0_wandb.app.regroup import join_setups, refresh
+from step0_wandb.app.regroup import join_setups, labels_left_behind, refresh
 from step0_wandb.app.weight_log import weight_log
 from step0_wandb.errors import UsageError
 from step0_wandb.explanations.installed import Installed, compared
@@ -213,7 +213,9 @@ def run_sync(job: Job) -> SyncResult:
     context, wanted = job.context(), targets(texts, job.loaded)
     with Store.open(job.loaded.store, mode="copy" if job.dry_run else "write") as store:
         renamed = refresh(store, Step0Finder(profiles_of(job.loaded)), job.loaded.settings)
+        labels = store.people.labels()
         pulled = _read_all(store, texts, job, context)
+        renamed += labels_left_behind(store, labels)
         unread = [part.result.source for part in pulled if part.failure]
         ready = write_back.restore(store, wanted, context, unread=unread)
         store.people.end_mutes(now=job.clock())

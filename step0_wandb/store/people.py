@@ -6,13 +6,14 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime  # also read by pydantic, where a label has traveled
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from step0_wandb.records import LabelName  # noqa: TC001 - as above
 from step0_wandb.store.codec import parsed, reading
 from step0_wandb.store.notes import Notes
 from step0_wandb.store.outbox import Outbox
+from step0_wandb.store.rows import tags_text
 from step0_wandb.store.schema import accepts, labels, mutes, runs
 from step0_wandb.text.redact import redact
 
@@ -185,23 +186,49 @@ class PeopleStore:
     def follow_tags(self, *, now: datetime) -> None:
         """Make labels of the tags that runs have in W&B; only what differs is written.
 
-        A tag never beats a label from the shell, which carries a reason.
+        A tag never beats a label from the shell, which carries a reason. A tag that a run had when it was
+        started again is about the start before; taken off and put on again, it is about the newest one.
         """
-        tagged = select(runs.c.run, runs.c.tags).where(runs.c.tags.icontains("step0-"))
-        with self._database.transaction() as connection:
+        with self._database.transaction():
+            spoken = self._tags_of_earlier_starts()
+            tagged = self._tags(runs.c.tags.icontains("step0-"))
             all_labels = self.labels()
             by_tag = {run: label.label for run, label in all_labels.items() if label.who == BY_TAG}
             wanted = {
-                row.run: label
-                for row in connection.execute(tagged)
-                if (label := label_of(cast("list[str]", parsed(row.tags))))
-                and (row.run in by_tag or row.run not in all_labels)
+                run: label
+                for run, tags in tagged.items()
+                if (label := label_of(tags - spoken.get(run, set())))
+                and (run in by_tag or run not in all_labels)
             }
             for run in by_tag.keys() - wanted.keys():
                 self._delete(labels, labels.c.run == run)
             for run, label in wanted.items():
                 if by_tag.get(run) != label:
                     self.save(Label(run, label, "", BY_TAG, now))
+
+    def _tags(self, where: ColumnElement[bool]) -> dict[str, set[str]]:
+        rows = self._database.connection.execute(select(runs.c.run, runs.c.tags).where(where))
+        return {row.run: set(cast("list[str]", parsed(row.tags))) if row.tags else set() for row in rows}
+
+    def _tags_of_earlier_starts(self) -> dict[str, set[str]]:
+        """Return by run key the tags that are about its earlier starts; those taken off meanwhile are forgotten."""
+        connection = self._database.connection
+        is_tagged = runs.c.superseded_by.is_not(None) & runs.c.tags.icontains("step0-")
+        newest = {
+            row.run: row.by
+            for row in connection.execute(
+                select(runs.c.run, runs.c.superseded_by.label("by")).where(is_tagged)
+            )
+        }
+        earlier, now = self._tags(is_tagged), self._tags(runs.c.run.in_(set(newest.values())))
+        found: dict[str, set[str]] = {}
+        for run, tags in earlier.items():
+            kept = tags & now.get(newest[run], tags)
+            if kept != tags:
+                values = {"tags": tags_text(tuple(sorted(kept)))}
+                connection.execute(update(runs).where(runs.c.run == run).values(values))
+            found[newest[run]] = found.get(newest[run], set()) | kept
+        return found
 
     def _all(self, kind: type[_Kind]) -> dict[str, _Kind]:
         table = _TABLES[kind]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from step0_wandb.records import EarlierStart
-from step0_wandb.sources.base import Reading
+from step0_wandb.sources.base import Reading, RunUpdate
 from step0_wandb.store import Label, Message, Store, Subject
 from tests.support.judged import judged
 from tests.support.stored import (
@@ -92,6 +92,26 @@ def test_a_label_given_before_a_relaunch_belongs_to_the_start_it_was_given_on(st
     store.people.save(Label(KEY, "healthy", "measured", "mia", LATER))
     frame = store.runs.frame(starts="all").set_index("run")
     assert frame["label"].to_dict() == {KEY: "healthy", FIRST_KEY: "broken"}
+
+
+def test_a_tag_is_about_the_start_that_had_it_until_it_is_put_on_again(store):
+    def labels():
+        store.people.follow_tags(now=LATER)
+        return {key: label.label for key, label in store.people.labels().items()}
+
+    def retag(*tags):
+        store.runs.update([RunUpdate(KEY, "run", "finished", tags)])
+
+    save(store, started(1, 0.0151, tags=("step0-ok", "mine")))
+    assert labels() == {KEY: "healthy"}
+    save(store, started(2, 0.063, tags=("step0-ok", "mine")), now=LATER)
+    assert labels() == labels() == {FIRST_KEY: "healthy"}
+    retag("step0-ok", "step0-bad")
+    assert labels() == {FIRST_KEY: "healthy", KEY: "broken"}
+    retag()
+    assert labels() == {}
+    retag("step0-ok")
+    assert labels() == {KEY: "healthy"}
 
 
 def test_a_new_start_is_a_new_subject_of_alerts(store):
