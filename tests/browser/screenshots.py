@@ -1,4 +1,4 @@
-"""Draw the README's pictures of the page anew: the demo's page in Debian's chromium, light and dark.
+"""Take the pictures of the documentation again: what the demo shows, in Debian's chromium, light and dark.
 
 Run ``python -m tests.browser.screenshots`` after a change that the pictures show.
 """
@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Literal
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from step0_wandb.app.sync import Job, run_sync
 from step0_wandb.demo import write_demo
-from step0_wandb.settings.load import load_settings
+from tests.browser import facsimiles
 from tests.browser.chromium import QUIET, program
 
 if TYPE_CHECKING:
@@ -28,7 +27,9 @@ SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 PARTS = {"page": ("header", "#flagged > section >> nth=1"), "setups": (".legend", "article.pane >> nth=1")}
 """Each picture, and the elements that it begins and ends with."""
 NOW = datetime(2026, 11, 30, 7, tzinfo=UTC)
-WIDTH, MARGIN = 1100, 12
+WIDTH, MARGIN, HIGHEST = 1100, 12, 900
+EXPLAINED = 34
+"""Lines of an explanation that its picture shows."""
 COLOURS = 255
 """Text on a flat ground looks the same in so few, in half the bytes."""
 
@@ -38,15 +39,28 @@ def picture(part: str, scheme: str) -> Path:
     return PICTURES / f"{part}-{scheme}.png"
 
 
-def demo_page(folder: Path) -> Path:
-    """Write the demo and its page as they are at a fixed time."""
+def pictured(folder: Path) -> dict[str, Path]:
+    """Write the demo as it is at a fixed time, and one HTML file for each picture; return the files."""
     demo = write_demo(folder / "step0-demo", now=NOW)
-    run_sync(Job(load_settings(demo.settings, cwd=demo.directory, environ={}), clock=lambda: NOW))
-    return demo.directory / "step0.html"
+    alert = facsimiles.alert(demo, "q06wr0ng", now=NOW)  # runs the main job
+    page = demo.directory / "step0.html"
+    drawn = {
+        "alert": alert,
+        "report": facsimiles.report(demo, now=NOW),
+        "explain": facsimiles.terminal(demo, "explain", "q06wr0ng", first=EXPLAINED),
+        "lint": facsimiles.terminal(demo, "lint", "q06wr0ng"),
+    }
+    for name, text in drawn.items():
+        (folder / f"{name}.html").write_text(text, encoding="utf-8")
+    return dict.fromkeys(PARTS, page) | {name: folder / f"{name}.html" for name in drawn}
 
 
 def clip(page: Page, part: str) -> FloatRect:
-    """Return the rectangle that the picture of a part shows, in CSS pixels of the whole page."""
+    """Return the rectangle that a picture shows, in CSS pixels of the whole page."""
+    if part not in PARTS:
+        body = page.locator("body").bounding_box()
+        assert body
+        return {"x": 0, "y": 0, "width": WIDTH, "height": min(body["height"], HIGHEST)}
     first, last = (page.locator(selector).bounding_box() for selector in PARTS[part])
     assert first
     assert last
@@ -55,13 +69,13 @@ def clip(page: Page, part: str) -> FloatRect:
 
 
 def main() -> None:
-    """Draw and save all pictures."""
+    """Take and save all pictures."""
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        page_file = demo_page(Path(folder))
+        files = pictured(Path(folder))
         browser = playwright.chromium.launch(executable_path=program(), args=[*QUIET])
-        for part, scheme in itertools.product(PARTS, SCHEMES):
+        for part, scheme in itertools.product(files, SCHEMES):
             page = browser.new_page(viewport={"width": WIDTH, "height": 800}, color_scheme=scheme)
-            page.goto(page_file.as_uri())
+            page.goto(files[part].as_uri())
             path = picture(part, scheme)
             picture_bytes = page.screenshot(full_page=True, clip=clip(page, part))
             Image.open(io.BytesIO(picture_bytes)).quantize(COLOURS, Image.Quantize.MAXCOVERAGE).save(
