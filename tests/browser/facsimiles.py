@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shlex
 from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -52,8 +53,7 @@ def terminal(demo: Demo, *words: str, first: int = 60) -> str:
     """Return a command and the first lines that it prints on the demo."""
     answer = command.run(*words, cwd=demo.directory, COLUMNS="110")
     lines = (answer.out + answer.err).splitlines()[:first]
-    shown = " ".join(word if word.replace("-", "").isalnum() else f"'{word}'" for word in words)
-    return document(f"<pre>$ step0-wandb {escape(shown)}\n{escape(chr(10).join(lines))}</pre>")
+    return document(f"<pre>$ step0-wandb {escape(shlex.join(words))}\n{escape(chr(10).join(lines))}</pre>")
 
 
 def alert(demo: Demo, run: str, *, now: datetime) -> str:
@@ -103,7 +103,9 @@ def _block(block: Any, picture: str) -> str:
 
 
 def _line(parts: Sequence[Any]) -> str:
-    return "".join(escape(part) if isinstance(part, str) else f"<a>{escape(part['text'])}</a>" for part in parts)
+    return "".join(
+        escape(part) if isinstance(part, str) else f"<a>{escape(part['text'])}</a>" for part in parts
+    )
 
 
 def _table(text: str) -> str:

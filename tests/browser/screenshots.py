@@ -28,6 +28,14 @@ PARTS = {"page": ("header", "#flagged > section >> nth=1"), "setups": (".legend"
 """Each picture, and the elements that it begins and ends with."""
 NOW = datetime(2026, 11, 30, 7, tzinfo=UTC)
 WIDTH, MARGIN, HIGHEST = 1100, 12, 900
+LAUNCH = [
+    "python",
+    "train.py",
+    "--hf-checkpoint",
+    "/models/Qwen3-0.6B",
+    "--ref-load",
+    "/models/Qwen3-0.6B-Base_torch_dist",
+]
 EXPLAINED = 34
 """Lines of an explanation that its picture shows."""
 COLOURS = 255
@@ -48,7 +56,7 @@ def pictured(folder: Path) -> dict[str, Path]:
         "alert": alert,
         "report": facsimiles.report(demo, now=NOW),
         "explain": facsimiles.terminal(demo, "explain", "q06wr0ng", first=EXPLAINED),
-        "lint": facsimiles.terminal(demo, "lint", "q06wr0ng"),
+        "lint": facsimiles.terminal(demo, "lint", "--", *LAUNCH),
     }
     for name, text in drawn.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
