@@ -4,7 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
-import matplotlib
+import matplotlib as mpl
 import pytest
 import yaml
 from matplotlib import pyplot as plt
@@ -77,7 +77,7 @@ def test_every_other_line_of_shell_is_one_that_ci_runs():
 
 
 def test_python_blocks_run_on_the_demo(place):
-    matplotlib.use("agg")
+    mpl.use("agg")
     program = "\n".join(block for path in pages() if path != README for block in runnable(path))
     names = {}
     with command.surroundings(place.parent, {}):
