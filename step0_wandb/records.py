@@ -289,6 +289,8 @@ class CheckPlan:
         What must hold for the other numbers of the row, one for each that it has.
     contradiction : str
         What of the config contradicts itself, such as another model on one side; else empty.
+    gap_spread : float or None
+        Standard deviation of ln(gap) that is assumed of the gap metric at first; None as ranges assume.
     """
 
     ppo_kl: Rule
@@ -300,11 +302,34 @@ class CheckPlan:
     switch: str = ""
     observables: tuple[ObservableRule, ...] = ()
     contradiction: str = ""
+    gap_spread: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Covariates:
+    """What explains part of a run's gap; None where it is not known.
+
+    Attributes
+    ----------
+    entropy : float or None
+        Mean entropy of the step-0 row, in nats a token.
+    seed : str or None
+        What decides which prompts the run drew, as text.
+    data : str or None
+        Which prompts there were to draw from, and how many were drawn.
+    prompts : float or None
+        Number of prompts in the row.
+    """
+
+    entropy: float | None = None
+    seed: str | None = None
+    data: str | None = None
+    prompts: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What profiles and settings make of a stored run; computed anew when they change.
+    """What profiles and settings make of a stored run; computed again when they change.
 
     Attributes
     ----------
@@ -317,6 +342,7 @@ class RunFacts:
     step0: Step0
     setup: str | None = None
     plan: CheckPlan | None = None
+    covariates: Covariates = Covariates()
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,6 +437,26 @@ class SetupRange:
         if self.center is None or self.high is None or self.sigma is None or not self.center:
             return None
         return self.high / self.center * math.exp(FOUND_95 * self.sigma)
+
+
+@dataclass(frozen=True, slots=True)
+class SetupFit:
+    """What the fit of one setup leaves for those of the others.
+
+    Attributes
+    ----------
+    metric : str or None
+        Its gap metric.
+    current : int
+        Position in `levels` of the one in force.
+    levels : tuple of (int, float, float)
+        Members, mean of ln(gap) and sum of squares, a level.
+    """
+
+    setup: str
+    metric: str | None
+    current: int
+    levels: tuple[tuple[int, float, float], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -357,9 +357,8 @@ def explain_run(text: str, job: Job) -> Explanation:
     profiles = profiles_of(job.loaded)
     with Store.open(job.loaded.store, mode="read") as store:
         key = find_run(store, text)
-        judged = store.verdicts.runs()
-        run = next(run for run in judged if run.run == key)
-        found = Explainer(judged, store, profiles).explain(run)
+        (run,) = store.verdicts.runs(keys=[key])
+        found = Explainer(store, profiles).explain(run)
         return Installed(store, Step0Finder(profiles), job.context()).explained(found)
 
 

@@ -110,12 +110,12 @@ def diff_runs(first: str, second: str | None, job: Job) -> RunDiff:
     profiles = profiles_of(job.loaded)
     with Store.open(job.loaded.store, mode="read") as store:
         keys = [find_run(store, text) for text in (first, second) if text is not None]
-        judged = store.verdicts.runs()
+        judged = store.verdicts.runs(keys=keys)
         by_key = {run.run: run for run in judged}
         if unjudged := [key for key in keys if key not in by_key]:
             raise UsageError(f"{key_text(unjudged[0])} has no verdict yet", "Run `step0-wandb sync` first.")
         a = by_key[keys[0]]
-        b = by_key[keys[1]] if second is not None else Explainer(judged, store, profiles).explain(a).nearest
+        b = by_key[keys[1]] if second is not None else Explainer(store, profiles).explain(a).nearest
         if b is None:
             raise UsageError(
                 f"No healthy run of the setup of {key_text(a.run)}, or of a near one, to compare with",

@@ -75,8 +75,8 @@ def follow(store: Store, finder: RolloutFinder, context: Context, *, since: date
     if kept != before:
         with store.transaction():
             store.notes.put(NOTE, kept)
-            if _answers(kept) != _answers(before):
-                store.notes.mark_stale()
+            now, then = _answers(kept), _answers(before)
+            store.stale.mark_runs(key for key in now.keys() | then.keys() if now.get(key) != then.get(key))
     return tuple(problems)
 
 

@@ -125,7 +125,7 @@ def explain(verdicts: pd.DataFrame, run: str) -> Explanation:
         this = next((item for item in judged if item.run == key), None)
         if this is None:
             raise UsageError(f"{key} is not among the runs that this frame was loaded from", _AGAIN)
-        found = Explainer(judged, store, profiles).explain(this)
+        found = Explainer(store, profiles, judged).explain(this)
         return Installed(store, Step0Finder(profiles), job.context()).explained(found)
 
 

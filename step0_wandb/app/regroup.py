@@ -62,7 +62,8 @@ def refresh(store: Store, finder: Step0Finder, settings: Settings) -> tuple[str,
             store.sources.forget_marks(status="no-step0")
             store.notes.mark_stale()
             store.notes.put("profiles", profiles)
-    judging = settings.ranges.model_dump_json() + settings.checks.model_dump_json()
+    parts = (settings.ranges, settings.checks, settings.alerts)
+    judging = "".join(part.model_dump_json() for part in parts)
     if store.notes.get("judging") != judging:
         with store.transaction():
             store.notes.mark_stale()

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from step0_wandb.app import later_rollouts
+from step0_wandb.app.judging import judge_store
 from step0_wandb.app.pull import pull
-from step0_wandb.app.regroup import join_setups, labels_left_behind, refresh
-from step0_wandb.app.weight_log import weight_log
+from step0_wandb.app.regroup import labels_left_behind, refresh
 from step0_wandb.errors import UsageError
-from step0_wandb.explanations.installed import Installed, compared
 from step0_wandb.profiles import load_profiles
 from step0_wandb.publish import alerts as alerting
 from step0_wandb.publish import wandb as write_back
@@ -27,24 +26,18 @@ from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.store import Store, kept
 from step0_wandb.text.formatting import count
 from step0_wandb.text.summary import Line, Summary
-from step0_wandb.verdicts.goodness import goodness_rows
-from step0_wandb.verdicts.weight_checks import keys_of
 from step0_wandb.wandb_api.address import safe_text
 from step0_wandb.wandb_api.context import Context
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    import pandas as pd
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from step0_wandb.app.pull import PullResult, SourceResult
     from step0_wandb.profiles import Profiles
     from step0_wandb.publish.wandb.project import Written
-    from step0_wandb.records import Json, JudgedRun, SetupRange
+    from step0_wandb.records import JudgedRun, SetupRange
     from step0_wandb.settings.load import Loaded
 
-CONFIGS_COMPARED = 30
-"""Runs of a project, the newest, whose configs are searched for what a setup needs."""
 EXPLAINED = 20
 """Flagged runs of which the page says what to look at first."""
 
@@ -133,6 +126,8 @@ class Job:
         Where the page goes; None as the settings say.
     dry_run : bool
         Work on a copy of the store and publish nothing.
+    refit : bool
+        Fit and judge all runs again, not only those of the setups that changed.
     at_most_s : float
         Seconds after which reading a source ends, whatever its server answers.
     progress : callable
@@ -143,6 +138,7 @@ class Job:
     sources: tuple[str, ...] = ()
     html: Path | None = None
     dry_run: bool = False
+    refit: bool = False
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     progress: Callable[[str, int, int | None], None] = lambda _source, _runs, _total: None
     at_most_s: float = 3600.0
@@ -220,8 +216,9 @@ def run_sync(job: Job) -> SyncResult:
         ready = write_back.restore(store, wanted, context, unread=unread)
         store.people.end_mutes(now=job.clock())
         unfollowed = _follow(store, job, context)
-        news = store.notes.stale
-        changed = judge_store(store, job.loaded, context) if news else ()
+        news = store.notes.stale or job.refit
+        profiles = profiles_of(job.loaded)
+        changed = judge_store(store, job.loaded, profiles, context, refit=job.refit) if news else ()
         delivered = alerting.deliver(
             store, job.loaded, context, claim=partial(write_back.claim, ready), dry_run=job.dry_run
         )
@@ -280,82 +277,6 @@ def profiles_of(loaded: Loaded) -> Profiles:
     return load_profiles(loaded.profile_paths).with_setups(changes, loaded.settings.model.generic)
 
 
-def judge_store(store: Store, loaded: Loaded, context: Context) -> tuple[str, ...]:
-    """Fit and judge every stored run again; return the keys of the runs that differ from before."""
-    import numpy as np
-
-    from step0_wandb.explanations.moves import with_what_changed
-    from step0_wandb.ranges.fitness import fitness_table
-    from step0_wandb.verdicts.coverage import coverage, silent_setups
-    from step0_wandb.verdicts.judge import judged_runs, setup_ranges, weigh
-
-    settings, profiles = loaded.settings.ranges, profiles_of(loaded)
-    join_setups(store)
-    runs = _frame(store, profiles)
-    if loaded.settings.checks.every_rollout:
-        runs = later_rollouts.joined(store, runs)
-    result = weigh(runs, alpha=settings.alpha, broken_ratio=settings.broken_ratio)
-    judged = judged_runs(result)
-    is_superseded = result.runs["superseded"].to_numpy(dtype=bool)
-    superseded = set(result.runs["run"][is_superseded])
-    newest = result.take(np.flatnonzero(~is_superseded))
-    newest_runs = [run for run in judged if run.run not in superseded]
-    installed = Installed(store, Step0Finder(profiles), context)
-    on_disk = installed.beside_files
-    setups = with_what_changed(setup_ranges(result), result, store, packages=partial(compared, on_disk))
-    draft = alerting.draft(
-        installed,
-        loaded.settings.alerts,
-        newest,
-        alerting.Judged(newest_runs, {setup.setup: setup for setup in setups}),
-        clock=context.clock,
-    )
-    with store.transaction():
-        changed = store.verdicts.save(judged, setups, now=context.clock())
-        silent = silent_setups(_newest_configs(store, newest_runs), profiles)
-        kept.save_coverage(store, (*coverage(newest_runs), *silent))
-        kept.save_goodness(store, goodness_rows(fitness_table(result.model)))
-        kept.save_weight_checks(store, weight_log(store, profiles, runs, installed=on_disk))
-        alerting.queue(store, draft, now=context.clock())
-        write_back.mark_unpublished(store)
-    return changed
-
-
-def _newest_configs(
-    store: Store, judged: Iterable[JudgedRun]
-) -> Iterator[tuple[str, str, Mapping[str, Json]]]:
-    """Yield project, profile and config of the newest runs of each project and profile."""
-    groups: dict[tuple[str, str], list[JudgedRun]] = {}
-    for run in sorted(judged, key=lambda run: (str(run.created_at or ""), run.run), reverse=True):
-        if run.profile and run.setup:
-            groups.setdefault((run.run.rpartition("/")[0], run.profile), []).append(run)
-    for (project, profile), runs in groups.items():
-        for config in store.runs.configs([run.run for run in runs[:CONFIGS_COMPARED]]):
-            yield project, profile, config
-
-
-SEEDS = ("seed", "rollout_seed", "data.seed")
-"""Config keys that decide which prompts a run sees; equal gaps of equal seeds are one measurement."""
-
-
-def _frame(store: Store, profiles: Profiles) -> pd.DataFrame:
-    """Return all runs with what ranges use beyond the plan: entropy, seed, usual spread, earlier verdict."""
-    import pandas as pd
-
-    metrics = [profile.metrics for profile in profiles.by_name.values()]
-    entropies = sorted({name for part in metrics for name in part.entropy})
-    spreads = {gap.metric: gap.spread for part in metrics for gap in part.gap}
-    config = sorted({*keys_of(profiles), *SEEDS})
-    runs = store.runs.frame(config=config, metrics=entropies, starts="all")
-    seeds = zip(*(runs[name] for name in SEEDS), strict=True)
-    known = runs[list(SEEDS)].notna().any(axis=1)
-    runs["seed"] = pd.Series(list(map(repr, seeds)), index=runs.index, dtype=object).where(known, None)
-    runs["entropy"] = runs[entropies].astype(float).bfill(axis=1).iloc[:, 0]
-    runs["gap_spread"] = runs["gap_metric"].map(spreads).astype(float)
-    runs["verdict"] = runs["run"].map(store.verdicts.remembered()).astype(object)
-    return runs.drop(columns=entropies)
-
-
 def _mismatched(store: Store, changed: Sequence[str]) -> tuple[str, ...]:
     failed = (
         entry for entry in kept.load_weight_checks(store) if entry.status == "failed" and entry.run in changed
@@ -398,6 +319,6 @@ def _findings(judged: Sequence[JudgedRun], store: Store, profiles: Profiles) -> 
     from step0_wandb.explanations.explanation import Explainer
     from step0_wandb.publish.html.page import flagged_first
 
-    explainer = Explainer(judged, store, profiles)
+    explainer = Explainer(store, profiles)
     explained = [explainer.explain(run) for run in flagged_first(judged, EXPLAINED)]
     return {found.run.run: found.findings[0] for found in explained if found.findings}

@@ -4,43 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from step0_wandb.errors import Step0Error
 from step0_wandb.store import Wanted
-from step0_wandb.verdicts.weight_checks import ComparedRun, keys_of, weight_check_log
+from step0_wandb.verdicts.weight_checks import ComparedRun, keys_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     import pandas as pd
 
-    from step0_wandb.explanations.installed import Installed
     from step0_wandb.profiles import Profiles
     from step0_wandb.store import Store
-    from step0_wandb.verdicts.weight_checks import WeightCheck
 
 
-def weight_log(
-    store: Store, profiles: Profiles, runs: pd.DataFrame, *, installed: Installed
-) -> list[WeightCheck]:
-    """Return the weight checks that some runs of the store tell of.
+def compared_runs(store: Store, profiles: Profiles, runs: pd.DataFrame) -> Iterator[ComparedRun]:
+    """Yield the runs that the log may be about; of those without a metric the ones that compare.
 
     Parameters
     ----------
     runs : DataFrame
-        As `Store.frame` gives them with the config keys of `weights.keys_of`.
+        As `RunStore.frame` gives them with the config keys of `weight_checks.keys_of`.
     """
-
-    def packages(run: str) -> Mapping[str, str]:
-        try:
-            return installed.of(run)
-        except Step0Error:  # then the model alone counts
-            return {}
-
-    return weight_check_log(_compared_runs(store, profiles, runs), profiles, packages)
-
-
-def _compared_runs(store: Store, profiles: Profiles, runs: pd.DataFrame) -> Iterator[ComparedRun]:
-    """Yield the runs that the log may be about; of those without a metric the ones that compare."""
     keys = keys_of(profiles)
     rows = runs[["run", "state", "created_at", "profile", "step0", *Wanted(config=keys).names()]]
     for run, state, created_at, profile, step0, *values in rows.itertuples(index=False, name=None):

@@ -71,6 +71,6 @@ def _explained(runs: Sequence[JudgedRun], session: Session) -> Mapping[str, Expl
     if not flagged or not store_exists(session.loaded.store):
         return {}
     with session.open_store() as store:
-        explainer = Explainer(store.verdicts.runs(), store, session.profiles)
+        explainer = Explainer(store, session.profiles)
         known = [run for run in flagged if store.runs.record(run.run) is not None]
         return {run.run: explainer.explain(run) for run in known}

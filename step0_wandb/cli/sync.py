@@ -50,6 +50,9 @@ def sync(  # noqa: PLR0913 - one parameter an option
     summary: SummaryFile = None,
     *,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Fit and judge all runs again, not only the setups that changed.")
+    ] = False,
 ) -> None:
     """Read the sources, fit the ranges, judge every run, and publish.
 
@@ -66,7 +69,7 @@ def sync(  # noqa: PLR0913 - one parameter an option
             "--open needs a page", "Add --html FILE, or set html under `[report]` in step0.toml."
         )
     with reading(quiet=session.quiet) as progress:
-        job = Job(loaded, tuple(sources or ()), html, session.dry_run, session.clock, progress)
+        job = Job(loaded, tuple(sources or ()), html, session.dry_run, refit, session.clock, progress)
         result = run_sync(job)
     if session.as_json:
         output.print_json(sync_document(result))

@@ -191,21 +191,21 @@ class Explainer:
 
     Parameters
     ----------
-    judged : iterable of JudgedRun
-        The runs that may be compared with: all, or those of the setups that are explained.
     store : Store
-        Has the runs' configs and step-0 rows.
+        Has the runs' verdicts, configs and step-0 rows.
+    judged : iterable of JudgedRun
+        Runs whose verdicts are newer than those of the store, with all runs of their setups.
     """
 
-    def __init__(self, judged: Iterable[JudgedRun], store: Store, profiles: Profiles) -> None:
+    def __init__(self, store: Store, profiles: Profiles, judged: Iterable[JudgedRun] = ()) -> None:
         self._store = store
         self._profiles = profiles
         self._accepts = store.people.accepts()
         self._peers: dict[str, list[_Peer]] = {}
-        self._healthy: dict[str, list[JudgedRun]] = defaultdict(list)
+        self._judged: dict[str, list[JudgedRun]] = defaultdict(list)
         for run in judged:
-            if run.verdict == "healthy" and run.setup:
-                self._healthy[run.setup].append(run)
+            if run.setup:
+                self._judged[run.setup] += [run] if run.verdict == "healthy" else []
 
     def explain(self, run: JudgedRun) -> Explanation:
         """Explain one verdict by the newest healthy runs of its setup, or of the nearest one that has some."""
@@ -238,13 +238,23 @@ class Explainer:
     def _peers_of(self, run: JudgedRun) -> list[_Peer]:
         """Return the newest healthy runs of the setup, the newest last, else those of the nearest setup."""
         own = [peer for peer in self._read(run.setup or "") if peer.run.run != run.run][-PEERS:]
-        return own or self._read(nearest_setup(run.setup or "", self._healthy) or "")[-PEERS:]
+        return own or self._read(self._nearest_setup(run.setup or ""))[-PEERS:]
+
+    def _nearest_setup(self, setup: str) -> str:
+        """Return the setup with healthy runs that is most like another; empty where there is none."""
+        own = [name for name, runs in self._judged.items() if runs]
+        model = " · ".join(setup.split(" · ")[:2])
+        stored = [name for name in self._store.verdicts.healthy_setups(model) if name not in self._judged]
+        return nearest_setup(setup, [*own, *stored]) or ""
 
     def _read(self, setup: str) -> list[_Peer]:
         if setup not in self._peers:
-            dated = sorted(self._healthy.get(setup, ()), key=lambda run: (str(run.created_at or ""), run.run))
             # One more than is compared with: the run itself may be among them.
-            runs = dated[-PEERS - 1 :]
+            if setup in self._judged:
+                dated = sorted(self._judged[setup], key=lambda run: (str(run.created_at or ""), run.run))
+                runs = dated[-PEERS - 1 :]
+            else:
+                runs = self._store.verdicts.newest_healthy(setup, PEERS + 1) if setup else []
             configs = self._store.runs.configs([run.run for run in runs])
             self._peers[setup] = [
                 _Peer(run, config, self._row(run)) for run, config in zip(runs, configs, strict=True)

@@ -17,12 +17,15 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from step0_wandb.profiles import schema
+from step0_wandb.profiles.expression import Expression
 from step0_wandb.records import ObservableRule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Kind = Literal["interval", "difference", "finite", "learned"]
+SEEDS = tuple(map(Expression.parse, ("seed", "rollout_seed", "data.seed")))
+"""What frameworks call the seed that decides which prompts a run draws."""
 
 
 class Limits(schema.Table):
@@ -84,9 +87,21 @@ class Definition(schema.Table):
 
 
 class Prompts(schema.Table):
-    """Which prompts a run answers, and how long it may: runs that differ in them show other rewards and lengths."""
+    """Which prompts a run answers, and how long it may: runs that differ in them show other rewards and lengths.
+
+    Attributes
+    ----------
+    keys : tuple of Expression
+        Data set and longest answer.
+    seeds : tuple of Expression
+        What decides which prompts are drawn.
+    count : Expression, optional
+        Number of prompts in the step-0 row.
+    """
 
     keys: tuple[schema.Expr, ...] = ()
+    seeds: tuple[schema.Expr, ...] = SEEDS
+    count: schema.Expr | None = None
 
 
 class Observable(schema.Table):

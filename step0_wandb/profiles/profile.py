@@ -14,7 +14,7 @@ from step0_wandb.errors import UsageError
 from step0_wandb.profiles import architecture, observables, schema
 from step0_wandb.profiles.expression import Expression
 from step0_wandb.profiles.model_names import names_with
-from step0_wandb.records import CheckPlan, ObservableRule, Rule
+from step0_wandb.records import CheckPlan, Covariates, ObservableRule, Rule
 from step0_wandb.text.nested import flatten, has, lookup
 
 if TYPE_CHECKING:
@@ -219,6 +219,20 @@ class Profile(schema.Table):
             ceiling_from=gap.ceiling_from if gap else "",
             gap_zero=next((entry.why for entry in self.gap_zero if entry.when.holds(scope)), ""),
             switch=self._missing_gap(scope) if gap is None or gap.signed else "",
+            gap_spread=gap.spread if gap else None,
+        )
+
+    def covariates(self, config: Mapping[str, Json], row: Mapping[str, float]) -> Covariates:
+        """Return what explains part of the gap of a run with this step-0 row."""
+        scope = self.scope(config)
+        seeds = [entry.value(scope) for entry in self.prompts.seeds]
+        count = self.prompts.count.value(scope) if self.prompts.count else None
+        data = [entry.value(scope) for entry in self.prompts.keys]
+        return Covariates(
+            entropy=schema.first_of(row, self.metrics.entropy),
+            seed=None if all(seed is None for seed in seeds) else repr(seeds),
+            data=repr([*data, count]),
+            prompts=float(count) if isinstance(count, int | float) and count > 0 else None,
         )
 
     def switches(self, config: Mapping[str, Json], brings: str) -> tuple[schema.Switch, ...]:

@@ -8,6 +8,7 @@ this list, and imports up::
     model                      all that was learned, whatever the alpha
     levels, epochs             where a setup moved to another level
     screen                     members, priors and tails, found in turns
+    taught                     what one fit leaves for the next
     tails, prior               what setups teach each other about tails and spread
     spread                     limits and probabilities
     history, cells             checked input; runs in cells

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from step0_wandb.ranges.cells import Bools, Floats, Ints
     from step0_wandb.ranges.history import History
     from step0_wandb.ranges.screen import Fleet
+    from step0_wandb.ranges.taught import Taught
 
 USUAL_SLOPE, SLOPE_SD = 0.6, 0.3
 """What is assumed of the slope before the runs say anything."""
@@ -62,8 +65,14 @@ class Covariate:
         return np.where(usual, effect, 0.0)
 
 
-def fit_covariate(history: History, fleet: Fleet) -> Covariate:
-    """Learn from the members of every setup; `fleet` has one cell a setup."""
+def fit_covariate(history: History, fleet: Fleet, known: Sequence[Taught] = ()) -> Covariate:
+    """Learn from the members of every setup; `fleet` has one cell a setup.
+
+    Parameters
+    ----------
+    known : sequence of Taught
+        What other runs have taught of each gap metric: slope and reach stay as they are.
+    """
     rows = fleet.rows
     if not np.isfinite(history.log_entropy).any():
         metrics, setups = history.setups.metrics.size, history.setups.names.size
@@ -82,6 +91,10 @@ def fit_covariate(history: History, fleet: Fleet) -> Covariate:
     xx, xy, yy = (_sum(group, product, metrics) for product in (dx * dx, dx * dy, dy * dy))
     usual = np.full(history.setups.names.size, np.nan)
     usual[rows.cells.codes] = np.where(count > 0, mean_x, np.nan)
+    if known:
+        return Covariate(
+            np.array([one.slope for one in known]), np.array([one.reach for one in known]), usual
+        )
     return Covariate(_slope(xx, xy, yy, freedom), _reach(xx, freedom), usual)
 
 

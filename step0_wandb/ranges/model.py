@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +13,11 @@ from step0_wandb.ranges.covariate import fit_covariate
 from step0_wandb.ranges.history import read_history
 from step0_wandb.ranges.levels import cut_levels
 from step0_wandb.ranges.screen import Rows, screen_fleet
+from step0_wandb.ranges.taught import Taught
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pandas as pd
 
     from step0_wandb.ranges.cells import Bools, Floats, Ints
@@ -55,27 +59,37 @@ class Model:
     split: Bools
 
 
-def fit_model(runs: pd.DataFrame, broken_ratio: float) -> Model:
+def fit_model(
+    runs: pd.DataFrame, broken_ratio: float, known: Mapping[str | None, Taught] | None = None
+) -> Model:
     """Find epochs, members, priors and tails in a frame of runs, see `fit_ranges`.
 
     That is nearly all of the work: a range table, the range of each run and the goodness of fit are
     then made of one model.
+
+    Parameters
+    ----------
+    known : mapping of str to Taught, optional
+        What other setups have taught, by gap metric.
     """
     history = read_history(runs)
     setups = history.setups
+    default = [Taught(default=float(spread)) for spread in setups.spread]
+    taught = [(known or {}).get(name, default[at]) for at, name in enumerate(setups.metrics)]
+    screen = partial(screen_fleet, taught=taught, known=known is not None)
     rows = _rows(history, history.setup, setups.metric, history.was_healthy)
-    fleet = screen_fleet(rows, setups.spread)
-    covariate = fit_covariate(history, fleet)
+    fleet = screen(rows)
+    covariate = fit_covariate(history, fleet, taught if known else ())
     if covariate.slope.any():
         explained = covariate.explained(history.log_entropy, history.setup, history.setups.metric)
         history = replace(history, y=history.y - explained, explained=explained)
         rows = _rows(history, history.setup, setups.metric, history.was_healthy)
-        fleet = screen_fleet(rows, setups.spread)
+        fleet = screen(rows)
     levels = cut_levels(history, fleet.spread, float(np.log(broken_ratio)))
     settled = np.where(np.append(levels.remembers, False)[levels.of_run], history.was_healthy, levels.joined)
     if levels.setup.size > history.setups.names.size or (settled & ~history.was_healthy).any():
         rows = _rows(history, levels.of_run, history.setups.metric[levels.setup], settled)
-        fleet = screen_fleet(rows, setups.spread)
+        fleet = screen(rows)
     return _model(history, covariate, levels, fleet)
 
 

@@ -130,9 +130,11 @@ def prior_of(variance: Floats, d: Floats, default: float = DEFAULT_SPREAD) -> Pr
         usual = _belongs(variance, d)
         variance, d = variance[usual], d[usual]
         repeats = SMALLEST * float(np.median(variance))
+    # In the order of their values: the order of the setups must not matter, nor that one more came.
+    order = np.lexsort((d, variance))
     if variance.size > LARGEST_SAMPLE:
-        sample = np.random.default_rng(0).choice(variance.size, LARGEST_SAMPLE, replace=False)
-        variance, d = variance[sample], d[sample]
+        order = order[np.linspace(0, variance.size - 1, LARGEST_SAMPLE).astype(np.int64)]
+    variance, d = variance[order], d[order]
     found = _integrated(variance, d, default)
     return Prior(found.df, found.variance, repeats)
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from step0_wandb.ranges.cells import ROUNDING, moments_of, runs_of, take, without_itself
-from step0_wandb.ranges.prior import DEFAULT_SPREAD, prior_of
+from step0_wandb.ranges.prior import DEFAULT_SPREAD
 from step0_wandb.ranges.spread import Spread
-from step0_wandb.ranges.tails import NORMAL, fit_tail, residuals_of
+from step0_wandb.ranges.tails import fit_tail, residuals_of
 from step0_wandb.records import ALPHA
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from step0_wandb.ranges.cells import Bools, Cells, Floats, Ints, Moments
     from step0_wandb.ranges.prior import Prior
     from step0_wandb.ranges.spread import Tail
+    from step0_wandb.ranges.taught import Taught
 
 SCREEN_ALPHA: Final = ALPHA
 """Membership does not depend on the alpha of a range: asking for a narrower range must not shrink
@@ -171,30 +172,38 @@ class Fleet:
     spread: Spread
 
 
-def screen_fleet(rows: Rows, spreads: Floats) -> Fleet:
-    """Find the members of every cell and the prior and tail of each gap metric; `spreads` are the defaults."""
-    members, tails = lowest_window(rows), [NORMAL] * spreads.size
+def screen_fleet(rows: Rows, taught: Sequence[Taught], *, known: bool = False) -> Fleet:
+    """Find the members of every cell and the prior and tail of each gap metric.
+
+    Parameters
+    ----------
+    taught : sequence of Taught
+        What is known of each gap metric.
+    known : bool
+        Whether that was learned from other runs, so that the tails stay.
+    """
+    members, tails = lowest_window(rows), [one.tail for one in taught]
     for turn in range(TURNS):
-        priors, before = priors_of(rows, members, spreads), tails
-        if turn:
+        priors, before = priors_of(rows, members, taught), tails
+        if turn and not known:
             tails = fit_tails(rows, members, Spread.of(priors, tails, SCREEN_ALPHA))
         settled = settle(rows, members, Spread.of(priors, tails, SCREEN_ALPHA))
         same = np.array_equal(settled, members) and tails == before
         members = settled
         if turn and same:
             break
-    spread = Spread.of(priors_of(rows, members, spreads), tails, SCREEN_ALPHA)
+    spread = Spread.of(priors_of(rows, members, taught), tails, SCREEN_ALPHA)
     return Fleet(rows, members, moments_of(rows.y, members, rows.cells), spread)
 
 
-def priors_of(rows: Rows, members: Bools, spreads: Floats) -> list[Prior]:
-    """Estimate the prior of each group from the variances of its cells' members."""
+def priors_of(rows: Rows, members: Bools, taught: Sequence[Taught]) -> list[Prior]:
+    """Estimate the prior of each group from what is known and the variances of its cells' members."""
     whole = moments_of(rows.y, members, rows.cells)
     d = whole.n - 1
     variance = whole.ss / np.maximum(d, 1)
     return [
-        prior_of(variance[cells], d[cells], float(default))
-        for cells, default in zip(by_group(rows.group, spreads.size), spreads, strict=True)
+        one.prior_with(variance[cells], d[cells])
+        for cells, one in zip(by_group(rows.group, len(taught)), taught, strict=True)
     ]
 
 

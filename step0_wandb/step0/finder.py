@@ -226,7 +226,8 @@ class Step0Finder:
             contradiction=contradiction_in(profile, record.config),
         )
         setup = profile.setup_label(record.config, step0.gap_metric)
-        return RunFacts(replace(step0, observed=observed), setup=setup, plan=plan)
+        covariates = profile.covariates(record.config, step0.row)
+        return RunFacts(replace(step0, observed=observed), setup, plan, covariates)
 
     def _candidate(self, rows: Sequence[HistoryRow], config: Mapping[str, Json]) -> _Candidate | None:
         rows = _in_order(rows)

@@ -4,9 +4,10 @@ from pathlib import Path
 
 from step0_wandb.store.columns import COLUMNS, Wanted, columns_of, frame_of
 from step0_wandb.store.file import store_exists
+from step0_wandb.store.fits import KeptFit
 from step0_wandb.store.outbox import Message, Queued, Subject
 from step0_wandb.store.people import Accept, Label, Mute, Retraction
-from step0_wandb.store.runs import RunPresence
+from step0_wandb.store.runs import RunPresence, RunSelection
 from step0_wandb.store.sources import SourceState
 from step0_wandb.store.store import Store
 
@@ -17,12 +18,14 @@ __all__ = [
     "COLUMNS",
     "NOWHERE",
     "Accept",
+    "KeptFit",
     "Label",
     "Message",
     "Mute",
     "Queued",
     "Retraction",
     "RunPresence",
+    "RunSelection",
     "SourceState",
     "Store",
     "Subject",

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from step0_wandb.records import OBSERVED
-from step0_wandb.store.rows import nan_metrics
+from step0_wandb.store.rows import COVARIATES, nan_metrics
 from step0_wandb.text.nested import lookup
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ NUMBERS = (
     "clip_frac_limit",
     "clip_frac_broken_from",
     "ceiling",
+    "gap_spread",
+    "entropy",
+    "prompts",
 )
 COLUMNS = (
     *(
@@ -49,7 +52,8 @@ COLUMNS = (
     *("label", "label_why", "label_who", "accepted_at", "step0", "note", "fit", "conflict"),
     *("ppo_kl_rule", "ppo_kl_limit", "ppo_kl_above", "ppo_kl_broken_from", "ppo_kl_why"),
     *("clip_frac_rule", "clip_frac_limit", "clip_frac_above", "clip_frac_broken_from", "clip_frac_why"),
-    *("gap_rule", "gap_why", "ceiling", "ceiling_from", "gap_zero", "switch", "observables", "contradiction"),
+    *("gap_rule", "gap_why", "ceiling", "ceiling_from", "gap_zero", "switch", "gap_spread", "observables"),
+    *("contradiction", *COVARIATES),
 )
 """The columns of a frame of runs, in their order.
 
@@ -92,6 +96,7 @@ def columns_of(record: RunRecord, facts: RunFacts) -> Columns:
         "fit": step0.fit,
         **{OBSERVED + name: value for name, value in step0.observed.items()},
         **(plan_columns(facts.plan) if facts.plan else {}),
+        **{name: getattr(facts.covariates, name) for name in COVARIATES},
     }
 
 
@@ -107,6 +112,7 @@ def plan_columns(plan: CheckPlan) -> Columns:
         "ceiling_from": plan.ceiling_from,
         "gap_zero": plan.gap_zero,
         "switch": plan.switch,
+        "gap_spread": plan.gap_spread,
         "observables": plan.observables,
         "contradiction": plan.contradiction,
     }

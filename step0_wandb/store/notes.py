@@ -9,13 +9,14 @@ from sqlalchemy import select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from step0_wandb.store.codec import parsed
-from step0_wandb.store.schema import meta
+from step0_wandb.store.schema import meta, stale
 
 if TYPE_CHECKING:
     from step0_wandb.records import Json
     from step0_wandb.store.database import Database
 
-_STALE = "stale"
+STALE = "stale"
+"""The note that everything has to be judged again; the table of that name has what changed alone."""
 CHANGED_AT = "changed_at"
 """The note of when verdicts or ranges last changed, ISO 8601."""
 
@@ -42,9 +43,11 @@ class Notes:
     @property
     def stale(self) -> bool:
         """Return whether runs, labels, accepted setups or settings changed since runs were last judged."""
-        return bool(self.get(_STALE))
+        with self._database.transaction() as connection:
+            some = connection.execute(select(stale.c.name).limit(1)).first()
+        return some is not None or bool(self.get(STALE))
 
-    def mark_stale(self, *, stale: bool = True) -> None:
-        """Note whether the runs must be judged again."""
-        if stale != self.stale:
-            self.put(_STALE, stale)
+    def mark_stale(self) -> None:
+        """Note that all runs must be judged again."""
+        if not self.get(STALE):
+            self.put(STALE, value=True)

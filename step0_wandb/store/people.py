@@ -15,6 +15,7 @@ from step0_wandb.store.notes import Notes
 from step0_wandb.store.outbox import Outbox
 from step0_wandb.store.rows import tags_text
 from step0_wandb.store.schema import accepts, labels, mutes, runs
+from step0_wandb.store.stale import Stale
 from step0_wandb.text.redact import redact
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class PeopleStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._notes = Notes(database)
+        self._stale = Stale(database)
 
     def labels(self) -> dict[str, Label]:
         """Return every label by run key."""
@@ -120,7 +122,10 @@ class PeopleStore:
         with self._database.transaction() as connection:
             keys = list(table.primary_key)
             connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=rest))
-            self._notes.mark_stale()
+            if isinstance(said, Label):
+                self._stale.mark_runs([said.run])
+            else:
+                self._stale.mark_setups([said.setup])
             if isinstance(said, Accept):
                 Outbox(self._database).forget_setup(said.setup, until=said.at)
 
@@ -238,8 +243,9 @@ class PeopleStore:
             return {row[key.name]: kind(**cast("dict[str, Any]", row)) for row in rows}
 
     def _delete(self, table: Table, where: ColumnElement[bool]) -> bool:
+        (key,) = table.primary_key
         with self._database.transaction() as connection:
-            deleted = bool(connection.execute(delete(table).where(where)).rowcount)
-            if deleted:
-                self._notes.mark_stale()
-            return deleted
+            names = connection.execute(select(key).where(where)).scalars().all()
+            connection.execute(delete(table).where(where))
+            (self._stale.mark_runs if table is labels else self._stale.mark_setups)(names)
+            return bool(names)

@@ -14,7 +14,6 @@ from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from step0_wandb.records import chunks
-from step0_wandb.store.notes import Notes
 from step0_wandb.store.outbox import Outbox
 from step0_wandb.store.rows import (
     METRICS,
@@ -26,6 +25,7 @@ from step0_wandb.store.rows import (
     step0_of,
 )
 from step0_wandb.store.schema import clean, labels, marks, run_sources, runs
+from step0_wandb.store.stale import REMEMBERED_FOR, Stale
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -347,12 +347,17 @@ def _text(document: Mapping[str, Json]) -> str:
 
 def _write(database: Database, batch: _Batch, source_id: int) -> None:
     connection = database.connection
+    changed = _changed_keys(batch)
+    stale = Stale(database)
+    stale.mark_runs(changed)
     for key, superseded in batch.superseded.items():
         _supersede(database, key, superseded)
     if batch.inserts:
         connection.execute(insert(runs), batch.inserts)
-    for some in batch.updates.values():
+    for names, some in batch.updates.items():
         connection.execute(update(runs).where(runs.c.run == bindparam("key")), some)
+        if REMEMBERED_FOR & set(names):
+            stale.forget_verdicts(row["key"] for row in some)
     numbers = _numbers(database, {*batch.keys, *batch.absorbed})
     if batch.keys:
         connection.execute(
@@ -362,8 +367,14 @@ def _write(database: Database, batch: _Batch, source_id: int) -> None:
     _write_marks(database, batch.marks, numbers, source_id)
     for key, into in batch.absorbed.items():
         _absorb(database, key, into, numbers)
-    if batch.inserts or batch.updates or batch.absorbed or batch.superseded:
-        Notes(database).mark_stale()
+    stale.mark_runs(changed)
+
+
+def _changed_keys(batch: _Batch) -> list[str]:
+    updated = (row["key"] for some in batch.updates.values() for row in some)
+    starts = (superseded.by for superseded in batch.superseded.values())
+    absorbed = (key for pair in batch.absorbed.items() for key in pair)
+    return [*(row["run"] for row in batch.inserts), *updated, *starts, *absorbed, *batch.superseded]
 
 
 def _write_marks(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 import struct
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from step0_wandb.records import HistoryRow, RunFacts, RunRecord, Step0
+from step0_wandb.records import Covariates, HistoryRow, RunFacts, RunRecord, Step0
 from step0_wandb.store.codec import parsed, reading
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ Columns = dict[str, Any]
 """Values by column, as SQLAlchemy takes them; `schema` has their types."""
 
 METRICS = ("ppo_kl", "clip_frac", "gap")
+COVARIATES = ("entropy", "seed", "data", "prompts")
 _STATUSES = ("found", "pending", "no-step0")
 
 
@@ -77,6 +78,8 @@ def facts_columns(facts: RunFacts, rows: Sequence[HistoryRow], plans: Plans) -> 
         "setup": facts.setup,
         "plan_id": plans.number_of(facts.plan) if facts.plan else None,
         "observed": _packed(facts) if facts.plan and facts.plan.observables else None,
+        **asdict(facts.covariates),
+        "entropy": _number(facts.covariates.entropy),
     }
 
 
@@ -145,7 +148,7 @@ def facts_of(row: Row[Any], plans: Plans, rows: Sequence[HistoryRow] = ()) -> Ru
         step0 = step0_of(row, rows)
         if plan is not None and row.observed is not None:
             step0 = replace(step0, observed=_unpacked(row.observed, plan))
-        return RunFacts(step0, row.setup, plan)
+        return RunFacts(step0, row.setup, plan, Covariates(row.entropy, row.seed, row.data, row.prompts))
 
 
 def _packed(facts: RunFacts) -> bytes:

@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
 
-from sqlalchemy import and_, func, or_, select, update
+from sqlalchemy import and_, func, or_, select, true, update
 
 from step0_wandb.records import ALIVE, HistoryRow, chunks
 from step0_wandb.store.codec import reading
 from step0_wandb.store.columns import Wanted, columns_of, frame_of
-from step0_wandb.store.notes import Notes
 from step0_wandb.store.rows import facts_columns, facts_of, identity_of, record_of, rows_of, tags_text
 from step0_wandb.store.schema import accepts, clean, labels, marks, run_sources, runs, sources
+from step0_wandb.store.stale import REMEMBERED_FOR, Stale
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +32,14 @@ Starts = Literal["newest", "all"]
 PAGE = 1000
 """Runs that are read at once where each is unpacked."""
 _HEAVY = ("config", "rows")
+
+
+@dataclass(frozen=True, slots=True)
+class RunSelection:
+    """Some runs: those of some setups, and some by their keys."""
+
+    setups: Sequence[str] = ()
+    keys: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +139,38 @@ class RunStore:
                 for row in connection.execute(wanted.where(runs.c.run.in_(some)))
             }
 
+    def setup_sizes(self) -> dict[str | None, int]:
+        """Return how many stored starts each setup has, and how many have none."""
+        counted = select(runs.c.setup, func.count().label("amount")).group_by(runs.c.setup)
+        with self._database.transaction() as connection:
+            return {row.setup: row.amount for row in connection.execute(counted)}
+
+    def keys_without_setup(self) -> list[str]:
+        """Return the stored keys of all starts without a setup, sorted."""
+        wanted = select(runs.c.run).where(runs.c.setup.is_(None)).order_by(runs.c.run)
+        with self._database.transaction() as connection:
+            return list(connection.execute(wanted).scalars())
+
+    def counts_without_setup(self) -> dict[tuple[str | None, str, str], int]:
+        """Return how many runs have no step 0, by profile, status and why, but those that a person labeled."""
+        said = select(labels.c.run).where(labels.c.label != "exclude")
+        group = (runs.c.profile, runs.c.step0, runs.c.note)
+        counted = select(*group, func.count().label("amount")).where(
+            runs.c.setup.is_(None), runs.c.superseded_by.is_(None), runs.c.run.not_in(said)
+        )
+        with self._database.transaction() as connection:
+            found = connection.execute(counted.group_by(*group))
+            return {(row.profile, row.step0, row.note): row.amount for row in found}
+
+    def newest(self, project: str, profile: str, most: int) -> list[str]:
+        """Return the keys of the newest runs of a project that have a setup by this profile."""
+        entity, _, name = project.rpartition("/")
+        of = (runs.c.entity == entity, runs.c.project == name, runs.c.profile == profile)
+        wanted = select(runs.c.run).where(*of, runs.c.setup.is_not(None), runs.c.superseded_by.is_(None))
+        newest = wanted.order_by(runs.c.created_at.desc(), runs.c.run.desc()).limit(most)
+        with self._database.transaction() as connection:
+            return list(connection.execute(newest).scalars())
+
     def setup_projects(self) -> set[tuple[str, str]]:
         """Return every setup with each ``entity/project`` that has runs of it."""
         wanted = select(runs.c.setup, runs.c.entity, runs.c.project).distinct()
@@ -164,9 +204,14 @@ class RunStore:
         return next((keys for where in candidates if (keys := self._keys(where))), ())
 
     def frame(
-        self, *, config: Sequence[str] = (), metrics: Sequence[str] = (), starts: Starts = "newest"
+        self,
+        *,
+        config: Sequence[str] = (),
+        metrics: Sequence[str] = (),
+        starts: Starts = "newest",
+        only: RunSelection | None = None,
     ) -> pd.DataFrame:
-        """Return all runs as a DataFrame, one row a run, ordered by key; see `columns.COLUMNS`.
+        """Return runs as a DataFrame, one row a run, ordered by key; see `columns.COLUMNS`.
 
         Parameters
         ----------
@@ -177,10 +222,15 @@ class RunStore:
         starts : {"newest", "all"}
             ``all``: also the starts before the newest one of each run, ``superseded``, which take part in
             the ranges.
+        only : RunSelection, optional
+            Which runs; None: all.
         """
         wanted = Wanted(tuple(config), tuple(metrics))
         with self._database.transaction() as connection:
-            rows = sorted(self._columns(connection, wanted, starts), key=itemgetter("run"))
+            found = (
+                row for where in selected(only) for row in self._columns(connection, wanted, starts, where)
+            )
+            rows = sorted(found, key=itemgetter("run"))
             with reading("a run"):
                 return frame_of(rows, wanted)
 
@@ -247,16 +297,22 @@ class RunStore:
         """Write the columns that differ; the runs must be judged again then."""
         changes = {name: value for name, value in columns.items() if value != getattr(row, name)}
         if changes:
+            stale = Stale(self._database)
+            stale.mark_runs([row.run])
             self._database.connection.execute(update(runs).where(runs.c.id == row.id).values(changes))
-            Notes(self._database).mark_stale()
+            stale.mark_runs([row.run])
+            if REMEMBERED_FOR & changes.keys():
+                stale.forget_verdicts([row.run])
 
-    def _columns(self, connection: Connection, wanted: Wanted, starts: Starts) -> Iterator[Columns]:
+    def _columns(
+        self, connection: Connection, wanted: Wanted, starts: Starts, where: ColumnElement[bool]
+    ) -> Iterator[Columns]:
         database = self._database
         heavy = bool(wanted.names())
         needed = [column for column in runs.c if heavy or column.name not in _HEAVY]
         labeled = (labels.c.label, labels.c.why.label("label_why"), labels.c.who.label("label_who"))
         joined: Select[Any] = select(*needed, *labeled).outerjoin(labels, labels.c.run == runs.c.run)
-        joined = joined.where(*_of(starts))
+        joined = joined.where(where, *_of(starts))
         accepted = {row.setup: row.at for row in connection.execute(select(accepts))}
         for row in connection.execute(joined):
             rows = rows_of(row, database.templates) if wanted.metrics else ()
@@ -287,6 +343,17 @@ def _numbers(record: RunRecord) -> Iterator[tuple[int, str, float]]:
         for name, value in row.values.items():  # noqa: PD011 - not a DataFrame
             # W&B's own columns, such as _step, belong to the row and not to a policy.
             yield row.order, name if name.startswith("_") else f"{record.policy}/{name}", value
+
+
+def selected(only: RunSelection | None) -> Iterator[ColumnElement[bool]]:
+    """Yield conditions that together select the runs, each of them once."""
+    if only is None:
+        yield true()
+        return
+    for some in chunks(only.setups, PAGE):
+        yield runs.c.setup.in_(some)
+    for some in chunks(only.keys, PAGE):
+        yield runs.c.run.in_(some)
 
 
 def _of(starts: Starts) -> list[ColumnElement[bool]]:

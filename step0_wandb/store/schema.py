@@ -14,6 +14,7 @@ from sqlalchemy import (
     Column,
     Float,
     ForeignKey,
+    Index,
     Integer,
     LargeBinary,
     MetaData,
@@ -28,7 +29,7 @@ from step0_wandb.store.codec import DamagedError
 if TYPE_CHECKING:
     from sqlalchemy import Dialect
 
-VERSION = 7
+VERSION = 8
 """The version of the schema below; the migration that makes it has the same number."""
 APPLICATION_ID = 0x53_74_65_70
 """Tells a store from the SQLite files of other programs ("Step"; ``PRAGMA application_id``)."""
@@ -152,9 +153,14 @@ runs = Table(
     Column("gap_metric", Words),
     Column("nan_metrics", Words, nullable=False),
     Column("step0_row", Words),
-    Column("setup", Words),
+    Column("setup", Words, index=True),
     Column("plan_id", ForeignKey("plans.id")),
     Column("observed", LargeBinary),
+    Column("entropy", Float),
+    Column("seed", Words),
+    Column("data", Words),
+    Column("prompts", Float),
+    Index("ix_runs_newest", "entity", "project", "profile", "created_at"),
 )
 """A row for each start of each policy of a run.
 
@@ -190,13 +196,39 @@ verdicts = Table(
     "verdicts",
     metadata,
     Column("run", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-    Column("verdict", Words, nullable=False),
+    Column("verdict", Words, nullable=False, index=True),
     Column("digest", LargeBinary, nullable=False),
     Column("template", ForeignKey("templates.id"), nullable=False),
     Column("body", LargeBinary, nullable=False),
     Column("changed_at", UtcTime, nullable=False),
+    Column("remembered", Boolean, nullable=False, server_default="0"),
 )
-"""What was made of each run at the last sync; `changed_at` is when people last saw it change."""
+"""What was made of each run when it was last judged; `changed_at` is when people last saw it change.
+
+``remembered``: a later judgement has to know of this one. It does not where a person gave the verdict, or
+where the run has another gap or setup by now.
+"""
+
+stale = Table(
+    "stale",
+    metadata,
+    Column("kind", Words, primary_key=True),
+    Column("name", Words, primary_key=True),
+    sqlite_with_rowid=False,
+)
+"""The runs (by key) and setups that changed since they were judged."""
+
+fits = Table(
+    "fits",
+    metadata,
+    Column("setup", Words, primary_key=True),
+    Column("metric", Words),
+    Column("current", Integer, nullable=False),
+    Column("levels", Words, nullable=False),
+    Column("coverage", Words, nullable=False),
+)
+"""What judging each setup leaves for judging the others: a JSON list ``[n, mean, ss]`` a level, which of
+them is in force, and what was not checked in how many of its runs."""
 
 ranges = Table(
     "ranges",

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Literal, Self
 from step0_wandb.store import versions
 from step0_wandb.store.database import Database
 from step0_wandb.store.file import image_of, open_copy, open_image, open_to_read, open_to_write
+from step0_wandb.store.fits import FitStore
 from step0_wandb.store.notes import Notes
 from step0_wandb.store.outbox import Outbox
 from step0_wandb.store.people import PeopleStore
 from step0_wandb.store.runs import RunStore
 from step0_wandb.store.scrub import is_scrubbed, scrub_store
 from step0_wandb.store.sources import SourceStore
+from step0_wandb.store.stale import Stale
 from step0_wandb.store.verdicts import VerdictStore
 
 if TYPE_CHECKING:
@@ -41,6 +43,10 @@ class Store:
         Labels, accepted setups and mutes.
     outbox : Outbox
         Alerts, sent or not.
+    stale : Stale
+        The runs and setups that changed since they were judged.
+    fits : FitStore
+        What judging each setup leaves for judging the others.
     notes : Notes
         Whether verdicts are up to date, and what else a sync keeps, by name.
     """
@@ -53,6 +59,8 @@ class Store:
         self.people = PeopleStore(database)
         self.outbox = Outbox(database)
         self.notes = Notes(database)
+        self.stale = Stale(database)
+        self.fits = FitStore(database)
 
     @classmethod
     def open(cls, path: Path | str, *, mode: Mode) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
@@ -16,7 +16,9 @@ from step0_wandb.records import FLAGGED, VERDICTS, CheckResult, EarlierStart, Ju
 from step0_wandb.store.codec import reading
 from step0_wandb.store.notes import CHANGED_AT, Notes
 from step0_wandb.store.rows import METRICS
+from step0_wandb.store.runs import selected
 from step0_wandb.store.schema import clean, labels, ranges, runs, verdicts
+from step0_wandb.store.stale import Stale
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from step0_wandb.records import Json
     from step0_wandb.store.database import Database
     from step0_wandb.store.rows import Columns
+    from step0_wandb.store.runs import RunSelection
 
 _DECIDED = (*METRICS, "profile", "setup", "gap_metric", "verdict", "label", "reasons", "ratio", "p_value")
 """The fields of a `JudgedRun` that judging decides; who the run is stands in the table ``runs``."""
@@ -38,6 +41,19 @@ _IDENTITY = [
 PAGE = 1000
 """Verdicts that are read at once."""
 _GRAVITY = case({name: at for at, name in enumerate(VERDICTS)}, value=verdicts.c.verdict)
+
+
+REMEMBERED = frozenset({"healthy", "no-range", *FLAGGED})
+"""Verdicts that a later judgement has to know of."""
+
+
+@dataclass(slots=True)
+class _Saved:
+    """The runs whose verdicts were given, those of them that changed, and whether anything was written."""
+
+    numbers: set[int] = field(default_factory=set)
+    changed: list[str] = field(default_factory=list)
+    written: bool = False
 
 
 class RunFilters(TypedDict, total=False):
@@ -74,35 +90,74 @@ class VerdictStore:
             A run is not in the store.
         """
         with self._database.transaction() as connection:
-            old = (verdicts.c.digest, verdicts.c.template, verdicts.c.body, verdicts.c.changed_at)
-            joined: Select[Any] = select(runs.c.id, runs.c.run, runs.c.superseded_by, *old).outerjoin(
-                verdicts, verdicts.c.run == runs.c.id
-            )
-            stored = {row.run: row for row in connection.execute(joined)}
-            changed: list[str] = []
+            before = set(connection.execute(select(verdicts.c.run)).scalars())
+            saved = self._save(judged, now=now)
+            gone = before - saved.numbers
+            for number in gone:
+                connection.execute(delete(verdicts).where(verdicts.c.run == number))
+            if self._replace_ranges(list(setups)) or saved.written or gone:
+                self._notes.put(CHANGED_AT, now.isoformat())
+            Stale(self._database).clear()
+        return tuple(sorted(saved.changed))
+
+    def save_some(self, judged: Iterable[JudgedRun], *, now: datetime) -> tuple[str, ...]:
+        """Write the verdicts of some runs; see `save`. Ranges and the note of what is stale stay."""
+        with self._database.transaction():
+            saved = self._save(judged, now=now)
+            if saved.written:
+                self._notes.put(CHANGED_AT, now.isoformat())
+        return tuple(sorted(saved.changed))
+
+    def save_ranges(self, setups: Iterable[SetupRange], *, now: datetime, gone: Iterable[str] = ()) -> None:
+        """Write the ranges of some setups where they differ, and delete those of setups without runs."""
+        with self._database.transaction() as connection:
+            stored = {setup.setup: setup for setup in self.ranges()}
+            differ = [setup for setup in setups if stored.get(setup.setup) != setup]
+            left = [setup for setup in gone if setup in stored]
+            for some in chunks((*(setup.setup for setup in differ), *left), PAGE):
+                connection.execute(delete(ranges).where(ranges.c.setup.in_(some)))
+            if differ:
+                connection.execute(insert(ranges), [_fields(setup) for setup in differ])
+            if differ or left:
+                self._notes.put(CHANGED_AT, now.isoformat())
+
+    def _save(self, judged: Iterable[JudgedRun], *, now: datetime) -> _Saved:
+        saved = _Saved()
+        for some in chunks(judged, PAGE):
+            rows = self._stored(clean(run.run) for run in some)
             columns: list[Columns] = []
-            for run in judged:
-                row = stored.pop(clean(run.run))
+            for run in some:
+                row = rows[clean(run.run)]
+                saved.numbers.add(row.id)
                 document = _document(run)
                 digest = _digest(document)
-                if digest != row.digest:
-                    is_news = self._is_news(row, document)
-                    changed += [run.run] if is_news and row.superseded_by is None else []
-                    columns.append(
-                        {
-                            "run": row.id,
-                            "verdict": run.verdict,
-                            "digest": digest,
-                            **self._packed(document),
-                            "changed_at": now if is_news else row.changed_at,
-                        }
-                    )
-            gone = [row.id for row in stored.values() if row.digest is not None]
-            self._write(columns, gone)
-            if self._replace_ranges(list(setups)) or columns or gone:
-                self._notes.put(CHANGED_AT, now.isoformat())
-            self._notes.mark_stale(stale=False)
-        return tuple(sorted(changed))
+                is_remembered = run.label is None and run.verdict in REMEMBERED
+                if digest == row.digest and is_remembered == row.remembered:
+                    continue
+                is_news = self._is_news(row, document)
+                saved.changed += [run.run] if is_news and row.superseded_by is None else []
+                columns.append(
+                    {
+                        "run": row.id,
+                        "verdict": run.verdict,
+                        "digest": digest,
+                        **self._packed(document),
+                        "changed_at": now if is_news else row.changed_at,
+                        "remembered": is_remembered,
+                    }
+                )
+            self._write(columns)
+            saved.written |= bool(columns)
+        return saved
+
+    def _stored(self, keys: Iterable[str]) -> dict[str, Row[Any]]:
+        columns = ("digest", "template", "body", "changed_at", "remembered")
+        joined: Select[Any] = (
+            select(runs.c.id, runs.c.run, runs.c.superseded_by, *(verdicts.c[name] for name in columns))
+            .outerjoin(verdicts, verdicts.c.run == runs.c.id)
+            .where(runs.c.run.in_(list(keys)))
+        )
+        return {row.run: row for row in self._database.connection.execute(joined)}
 
     def runs(self, **filters: Unpack[RunFilters]) -> list[JudgedRun]:
         """Return stored verdicts as a list; see `iterate`."""
@@ -143,51 +198,75 @@ class VerdictStore:
             where.append(runs.c.user == user)
         if setup is not None:
             where.append(runs.c.setup.icontains(setup, autoescape=True))
-        only = None if keys is None else {clean(key) for key in keys}
         wanted = (
             select(runs.c.id, runs.c.run)
             .join(verdicts, verdicts.c.run == runs.c.id)
-            .where(*where)
             .order_by(_GRAVITY, runs.c.created_at.desc().nulls_last(), runs.c.run)
         )
+        if keys is not None and len(keys) <= PAGE:
+            where.append(runs.c.run.in_([clean(key) for key in keys]))
+        only = None if keys is None else {clean(key) for key in keys}
         with self._database.transaction() as connection:
-            numbers = [row.id for row in connection.execute(wanted) if only is None or row.run in only]
+            found = connection.execute(wanted.where(*where))
+            numbers = [row.id for row in found if only is None or row.run in only]
             earlier = self._earlier_starts(connection)
         for some in chunks(numbers, PAGE):
             yield from self._read(some, earlier)
 
-    def remembered(self) -> dict[str, str]:
+    def newest_healthy(self, setup: str, most: int) -> list[JudgedRun]:
+        """Return the newest healthy runs of a setup, the newest last."""
+        of = (runs.c.setup == clean(setup), verdicts.c.verdict == "healthy", runs.c.superseded_by.is_(None))
+        wanted = select(runs.c.run).join(verdicts, verdicts.c.run == runs.c.id).where(*of)
+        newest = wanted.order_by(runs.c.created_at.desc().nulls_last(), runs.c.run.desc()).limit(most)
+        with self._database.transaction() as connection:
+            keys = list(connection.execute(newest).scalars())
+        found = {clean(run.run): run for run in self.iterate(keys=keys)}
+        return [found[key] for key in reversed(keys)]
+
+    def healthy_setups(self, beginning: str) -> list[str]:
+        """Return the setups with a healthy run whose label begins with a text, sorted."""
+        start = clean(beginning)
+        within = (runs.c.setup >= start, runs.c.setup < start + chr(0x10FFFF))
+        wanted = select(runs.c.setup).join(verdicts, verdicts.c.run == runs.c.id)
+        healthy = wanted.where(*within, verdicts.c.verdict == "healthy").distinct().order_by(runs.c.setup)
+        with self._database.transaction() as connection:
+            return list(connection.execute(healthy).scalars())
+
+    def remembered(self, only: RunSelection | None = None) -> dict[str, str]:
         """Return the verdicts that a new judgement has to know of, by run key.
 
         Left out is a verdict of another gap or setup (the run was started again, or profiles changed),
         and one that a person gave.
         """
-        columns = (runs.c.run, runs.c.gap, runs.c.setup, verdicts.c.verdict)
-        wanted: Select[Any] = (
-            select(*columns, verdicts.c.template, verdicts.c.body)
+        wanted = (
+            select(runs.c.run, verdicts.c.verdict)
             .join(verdicts, verdicts.c.run == runs.c.id)
-            .where(verdicts.c.verdict.in_(("healthy", "no-range", *FLAGGED)))
+            .where(verdicts.c.remembered)
         )
-        found: dict[str, str] = {}
         with self._database.transaction() as connection:
-            for row in connection.execute(wanted):
-                before = self._database.templates.unpack(row.template, row.body)
-                same = repr(before["gap"]) == repr(row.gap) and before["setup"] == row.setup
-                if same and before["label"] is None:
-                    found[row.run] = row.verdict
-        return found
+            return {
+                row.run: row.verdict
+                for where in selected(only)
+                for row in connection.execute(wanted.where(where))
+            }
+
+    def keys(self, only: RunSelection | None = None) -> set[str]:
+        """Return the stored keys of the runs that have a verdict."""
+        wanted = select(runs.c.run).join(verdicts, verdicts.c.run == runs.c.id)
+        with self._database.transaction() as connection:
+            return {
+                key for where in selected(only) for key in connection.execute(wanted.where(where)).scalars()
+            }
 
     def counts(self) -> dict[str, int]:
         """Return how many runs have each verdict, the gravest first; verdicts without runs are left out."""
-        counted = (
-            select(verdicts.c.verdict, func.count().label("runs"))
-            .join(runs, runs.c.id == verdicts.c.run)
-            .where(runs.c.superseded_by.is_(None))
-            .group_by(verdicts.c.verdict)
-        )
+        counted = select(verdicts.c.verdict, func.count().label("runs")).group_by(verdicts.c.verdict)
+        earlier = counted.join(runs, runs.c.id == verdicts.c.run).where(runs.c.superseded_by.is_not(None))
         with self._database.transaction() as connection:
             found = {row.verdict: row.runs for row in connection.execute(counted)}
-        return {verdict: found[verdict] for verdict in VERDICTS if verdict in found}
+            for row in connection.execute(earlier):
+                found[row.verdict] -= row.runs
+        return {verdict: found[verdict] for verdict in VERDICTS if found.get(verdict)}
 
     def ranges(self) -> list[SetupRange]:
         """Return the stored ranges, by setup."""
@@ -252,7 +331,7 @@ class VerdictStore:
         fields["checks"] = tuple(CheckResult(**checks[at]) for at in sorted(checks, key=int))
         return JudgedRun(**fields, range=SetupRange(**used) if used else None)
 
-    def _write(self, columns: list[Columns], gone: list[int]) -> None:
+    def _write(self, columns: list[Columns]) -> None:
         statement = upsert(verdicts)
         values = {
             column.name: statement.excluded[column.name] for column in verdicts.c if not column.primary_key
@@ -260,8 +339,6 @@ class VerdictStore:
         connection = self._database.connection
         if columns:
             connection.execute(statement.on_conflict_do_update(index_elements=["run"], set_=values), columns)
-        for number in gone:
-            connection.execute(delete(verdicts).where(verdicts.c.run == number))
 
     def _replace_ranges(self, setups: list[SetupRange]) -> bool:
         """Replace all ranges where any differs; return whether one did."""

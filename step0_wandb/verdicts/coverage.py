@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from step0_wandb.text.formatting import count, number
 
@@ -44,23 +44,75 @@ class Blind:
 
 def blind_spots(runs: Sequence[JudgedRun]) -> tuple[Blind, ...]:
     """Return what is not checked, the most frequent first."""
-    profiles = Counter(run.profile or "" for run in runs)
-    amounts = Counter(
-        (", ".join(what), run.profile or "", why) for run in runs for why, what in _of_run(run).items()
-    )
+    return _blind(count_unchecked(runs))
+
+
+@dataclass(frozen=True, slots=True)
+class Unchecked:
+    """What was not checked in how many runs.
+
+    Attributes
+    ----------
+    profiles : Counter of str
+        Runs of each profile.
+    amounts : Counter of (str, str, str)
+        By what was not checked, the profile, and why.
+    """
+
+    profiles: Counter[str]
+    amounts: Counter[tuple[str, str, str]]
+
+    def add(self, without_step0: Mapping[tuple[str | None, str, str], int]) -> None:
+        """Count runs without a step 0, given by profile, status and why."""
+        for (profile, status, why), amount in without_step0.items():
+            self.profiles[profile or ""] += amount
+            self.amounts[status, profile or "", why or UNEXPLAINED[status]] += amount
+
+    def document(self) -> Json:
+        """Return it as JSON."""
+        amounts: list[Json] = [[*key, amount] for key, amount in sorted(self.amounts.items())]
+        return [dict(self.profiles), amounts]
+
+    @classmethod
+    def from_documents(cls, documents: Iterable[Json]) -> Unchecked:
+        """Return the sum of what `document` made."""
+        total = cls(Counter(), Counter())
+        for profiles, amounts in cast("Iterable[Any]", documents):
+            total.profiles.update(profiles)
+            for *key, amount in amounts:
+                total.amounts[tuple(key)] += amount
+        return total
+
+
+def count_unchecked(runs: Iterable[JudgedRun]) -> Unchecked:
+    """Count what was not checked in some runs."""
+    found = Unchecked(Counter(), Counter())
+    for run in runs:
+        found.profiles[run.profile or ""] += 1
+        found.amounts.update((", ".join(what), run.profile or "", why) for why, what in _of_run(run).items())
+    return found
+
+
+def _blind(found: Unchecked) -> tuple[Blind, ...]:
+    profiles, amounts = found.profiles, found.amounts
     ordered = sorted(amounts.items(), key=lambda item: (-item[1], item[0]))
     return tuple(
         Blind(what, profile, why, amount, profiles[profile]) for (what, profile, why), amount in ordered
     )
 
 
-def coverage(runs: Sequence[JudgedRun]) -> tuple[str, ...]:
+def coverage(runs: Iterable[JudgedRun]) -> tuple[str, ...]:
     """Return one line a profile about what is not checked in its runs: their silence is no health.
 
     The gap comes first, and what would make it known. A profile that leaves nothing out has no line.
     """
+    return coverage_lines(count_unchecked(runs))
+
+
+def coverage_lines(found: Unchecked) -> tuple[str, ...]:
+    """Return what `coverage` does, of runs that were counted."""
     by_profile: dict[str, list[Blind]] = {}
-    for spot in blind_spots(runs):
+    for spot in _blind(found):
         if _is_hole(spot):
             by_profile.setdefault(spot.profile, []).append(spot)
     return tuple(_line(spots) for _, spots in sorted(by_profile.items()))

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from step0_wandb.checks.outcomes import Outcomes
     from step0_wandb.ranges.model import Model
     from step0_wandb.records import VerdictName
+    from step0_wandb.verdicts.learned import LearnedCheck
+    from step0_wandb.verdicts.lessons import Lessons
 
 
 class _Nothing:
@@ -62,6 +64,8 @@ class Judgement:
     checks_by_name : mapping of str to Check
     verdict : ndarray of str, shape (n_runs,)
         With labels respected.
+    learned : tuple of LearnedCheck
+        The checks that compare observables with those of other runs.
     """
 
     runs: pd.DataFrame
@@ -72,6 +76,7 @@ class Judgement:
     checks_by_name: Mapping[str, Check]
     verdict: NDArray[np.object_]
     alpha: float
+    learned: tuple[LearnedCheck, ...] = ()
 
     def take(self, positions: NDArray[np.intp]) -> Judgement:
         """Return the judgement of some runs, by their positions."""
@@ -241,22 +246,30 @@ def weigh(
     *,
     alpha: float = ALPHA,
     broken_ratio: float = BROKEN_RATIO,
+    lessons: Lessons | None = None,
 ) -> Judgement:
-    """Judge every run, and keep what each verdict rests on; `judge` shows the short form."""
+    """Judge every run, and keep what each verdict rests on; `judge` shows the short form.
+
+    Parameters
+    ----------
+    lessons : Lessons, optional
+        What runs have taught that are not among these.
+    """
     check_parameters(alpha, broken_ratio)
     if "exact_failed" not in runs:
         runs = runs.assign(exact_failed=exact_failed(runs))
-    model = fit_model(runs, broken_ratio)
+    model = fit_model(runs, broken_ratio, lessons.gaps if lessons else None)
     by = judged_in(model, ranges, alpha).set_axis(runs.index)
     if ranges is None:
         ranges = range_table(model, alpha)
     reference = Reference(by, broken_ratio)
-    learned = learned_checks(runs, alpha=alpha, broken_ratio=broken_ratio)
+    learned = learned_checks(runs, alpha=alpha, broken_ratio=broken_ratio, lessons=lessons)
     by = by.assign(**{name: column for check in learned for name, column in check.columns().items()})
     asked = [(check, check.judge(runs, reference)) for check in (*CHECKS, *history_free(runs), *learned)]
     outcomes = {check.name: result for check, result in asked if result is not None}
     checks = {check.name: check for check, _ in asked}
-    return Judgement(runs, model, by, ranges, outcomes, checks, _verdicts(runs, by, outcomes), alpha)
+    verdict = _verdicts(runs, by, outcomes)
+    return Judgement(runs, model, by, ranges, outcomes, checks, verdict, alpha, learned)
 
 
 def judged_runs(result: Judgement, *, only: str | None = None) -> list[JudgedRun]:

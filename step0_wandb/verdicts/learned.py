@@ -19,15 +19,19 @@ from step0_wandb.checks.observables import LEARNED, names_in, rule_in, rules_of
 from step0_wandb.checks.outcomes import PASS, SKIPPED, WARN, Level, Outcomes, Why
 from step0_wandb.ranges.judging import judged_in
 from step0_wandb.ranges.model import fit_model
+from step0_wandb.ranges.taught import prior_of_group
 from step0_wandb.records import OBSERVED
 from step0_wandb.text.formatting import count, number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
     from step0_wandb.checks.base import Facts, Reference, Sentence
+    from step0_wandb.ranges.model import Model
+    from step0_wandb.ranges.taught import Taught
+    from step0_wandb.verdicts.lessons import Lessons
 
     Floats = NDArray[np.float64]
 
@@ -55,12 +59,15 @@ class LearnedCheck:
     center, n : ndarray of float, shape (n_runs,)
         The center of the healthy runs, on the scale of the number, and how many they are; NaN where
         there is nothing to compare with.
+    taught : Taught or None
+        What the fit has taught; None where there was none.
     """
 
     name: str
     outcomes: Outcomes
     center: Floats
     n: Floats
+    taught: Taught | None = None
 
     _SENTENCES: ClassVar[Mapping[Why, Sentence]] = SHARED | {
         Why.ABOVE_RANGE: _far,
@@ -86,7 +93,9 @@ class LearnedCheck:
         return {f"{self.name}_center": self.center, f"{self.name}_n": self.n}
 
 
-def learned_checks(runs: pd.DataFrame, *, alpha: float, broken_ratio: float) -> tuple[LearnedCheck, ...]:
+def learned_checks(
+    runs: pd.DataFrame, *, alpha: float, broken_ratio: float, lessons: Lessons | None = None
+) -> tuple[LearnedCheck, ...]:
     """Compare every learned observable with the healthy runs of its setup.
 
     Parameters
@@ -95,12 +104,22 @@ def learned_checks(runs: pd.DataFrame, *, alpha: float, broken_ratio: float) -> 
         With ``exact_failed``: runs that fail a check teach nothing.
     alpha : float
         The share of healthy runs that any of them may flag; it is divided over those that there are.
+    lessons : Lessons, optional
+        What other runs have taught.
     """
     names = [name for name in names_in(runs) if name.startswith(LEARNED)]
-    return tuple(_learn(runs, name, alpha / len(names), broken_ratio) for name in names)
+    each = alpha / max(len(names), lessons.names if lessons else 0, 1)
+    known = lessons.observables if lessons else {}
+
+    def fit(part: pd.DataFrame, name: str) -> Model:
+        return fit_model(part, broken_ratio, {None: known[name]} if name in known else None)
+
+    return tuple(_learn(runs, name, each, fit) for name in names)
 
 
-def _learn(runs: pd.DataFrame, name: str, alpha: float, broken_ratio: float) -> LearnedCheck:
+def _learn(
+    runs: pd.DataFrame, name: str, alpha: float, fit: Callable[[pd.DataFrame, str], Model]
+) -> LearnedCheck:
     value = numbers(runs, OBSERVED + name).copy()
     setup = texts(runs, "setup").copy()
     factor, share = np.full(len(runs), np.nan), np.zeros(len(runs), bool)
@@ -121,10 +140,12 @@ def _learn(runs: pd.DataFrame, name: str, alpha: float, broken_ratio: float) -> 
     keys = pd.Series(setup)
     narrow, wide = _by_width(keys, scaled, usable)
     result.set(narrow, PASS, Why.NOTHING)
+    taught = None
     if len(wide):
         where = wide
-        part = _part(runs, keys, scaled, where)
-        by = judged_in(fit_model(part, broken_ratio), None, alpha)
+        model = fit(_part(runs, keys, scaled, where), name)
+        taught = prior_of_group(model)
+        by = judged_in(model, None, alpha)
         middle, known = by["center"].to_numpy(dtype=float), by["n"].to_numpy(dtype=float) >= FEWEST
         shown = np.where(share[where], middle / (1 + middle), middle)
         center[where], n[where] = shown, by["n"]
@@ -134,7 +155,7 @@ def _learn(runs: pd.DataFrame, name: str, alpha: float, broken_ratio: float) -> 
         result.set(where[known], PASS, Why.NOTHING)
         result.set(where[above], WARN, Why.ABOVE_RANGE, level=Level.SUSPECT)
         result.set(where[below], WARN, Why.BELOW_RANGE, level=Level.SUSPECT)
-    return LearnedCheck(name, result, center, n)
+    return LearnedCheck(name, result, center, n, taught)
 
 
 _NARROW = float(np.log(1.2))

@@ -7,7 +7,7 @@ failed, or died before. That is needed once for each model and image, not in eve
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from step0_wandb.profiles.catalogue import preferred
 from step0_wandb.profiles.profile import ARCHITECTURE
 from step0_wandb.records import ALIVE
+from step0_wandb.text.json_documents import plain
+from step0_wandb.text.nested import lookup
 from step0_wandb.text.requirements import changes
 
 if TYPE_CHECKING:
@@ -119,15 +121,20 @@ class ComparedRun:
 
 def keys_of(profiles: Profiles) -> tuple[str, ...]:
     """Return the config keys that the log reads."""
-    names = {CLIENT_NOTES}
-    for profile in profiles.by_name.values():
-        if table := profile.weights:
-            model = [key.value for key in profile.setup if key.label == "model"]
-            weaker = [entry.when for entry in table.weaker]
-            named = [profile.let[name] for name in profile.let if name == ARCHITECTURE]
-            more = [entry.when for entry in table.more]
-            names |= profile.paths_of(table.flag, table.long, *more, *weaker, *model, *named)
+    names = {CLIENT_NOTES}.union(*map(keys_of_profile, profiles.by_name.values()))
     return tuple(sorted(names))
+
+
+def keys_of_profile(profile: Profile) -> frozenset[str]:
+    """Return the config keys that the log reads of one profile's runs."""
+    table = profile.weights
+    if table is None:
+        return frozenset()
+    model = [key.value for key in profile.setup if key.label == "model"]
+    weaker = [entry.when for entry in table.weaker]
+    named = [profile.let[name] for name in profile.let if name == ARCHITECTURE]
+    more = [entry.when for entry in table.more]
+    return profile.paths_of(table.flag, table.long, *more, *weaker, *model, *named)
 
 
 def weight_check_log(
@@ -143,17 +150,60 @@ def weight_check_log(
         Returns the packages of a run by its key, nothing where they are not known. Asked of two runs a
         model at most, where the config names neither image nor commit.
     """
-    groups: dict[tuple[str, str, str], list[ComparedRun]] = {}
-    for run in sorted(runs, key=lambda run: run.age):
-        profile = _profile_of(run, profiles)
+    log = WeightLog(profiles)
+    for run in runs:
+        log.add(run)
+    return log.entries(installed)
+
+
+COMPARING_KEPT = 50
+"""Runs with the flag that are kept of one model and image: the newest."""
+
+
+class WeightLog:
+    """The log as it grows: what is known of each model and image.
+
+    Parameters
+    ----------
+    document : JSON value
+        What `document` returned, to go on from there; None begins an empty one.
+    """
+
+    def __init__(self, profiles: Profiles, document: Json = None) -> None:
+        self._profiles = profiles
+        self._groups: dict[tuple[str, str, str], _Group] = {}
+        self._entries: dict[tuple[str, str, str], WeightCheck] = {}
+        for item in cast("list[dict[str, Any]]", document or []):
+            profile = profiles.by_name.get(item["profile"])
+            if profile and profile.weights:
+                group = _Group.from_document(profile, item)
+                self._groups[group.key] = group
+                self._entries[group.key] = _of_json(item["entry"])
+
+    def add(self, run: ComparedRun, *, is_new: bool = True) -> None:
+        """Take in a run; one that was there already (not `is_new`) takes its own place."""
+        profile = _profile_of(run, self._profiles)
         model = profile.model(run.config) if profile and profile.weights else None
-        if profile and model:
-            groups.setdefault((profile.name, model, image_of(run.config)), []).append(run)
-    log = [
-        _Group(profiles.by_name[name], model, image, runs).entry(installed)
-        for (name, model, image), runs in groups.items()
-    ]
-    return sorted(log, key=_order)
+        if profile is None or model is None:
+            return
+        key = (profile.name, model, image_of(run.config))
+        group = self._groups.setdefault(key, _Group(profile, model, key[2], run))
+        group.add(run, is_new=is_new or not group.runs)
+        self._entries.pop(key, None)
+
+    def entries(self, installed: Installed = lambda _run: {}) -> list[WeightCheck]:
+        """Return what failed first, then what is due; within each, what ran last comes first."""
+        for key, group in self._groups.items():
+            if key not in self._entries:
+                self._entries[key] = group.entry(installed)
+        return sorted(self._entries.values(), key=_order)
+
+    def document(self) -> Json:
+        """Return all that is known as JSON; called after `entries`."""
+        found = (
+            group.document() | {"entry": plain(self._entries[key])} for key, group in self._groups.items()
+        )
+        return list(found)
 
 
 def image_of(config: Mapping[str, Json]) -> str:
@@ -173,14 +223,60 @@ def from_json(document: Json) -> list[WeightCheck]:
     return [_of_json(item) for item in cast("list[dict[str, Any]]", document or [])]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Group:
-    """The runs of one model and image, the oldest first."""
+    """The runs of one model and image; of those that compare the newest, the oldest first."""
 
     profile: Profile
     model: str
     image: str
-    runs: Sequence[ComparedRun]
+    newest: ComparedRun
+    comparing: list[ComparedRun] = field(default_factory=list)
+    runs: int = 0
+    projects: set[str] = field(default_factory=set)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.profile.name, self.model, self.image
+
+    def add(self, run: ComparedRun, *, is_new: bool) -> None:
+        self.runs += is_new
+        self.projects.add(run.run.rpartition("/")[0])
+        if run.age >= self.newest.age or run.run == self.newest.run:
+            self.newest = run
+        if self._table.flag.holds(self.profile.scope(run.config)):
+            others = [other for other in self.comparing if other.run != run.run]
+            self.comparing = sorted([*others, run], key=lambda run: run.age)[-COMPARING_KEPT:]
+
+    def document(self) -> dict[str, Any]:
+        names = sorted(keys_of_profile(self.profile) - {CLIENT_NOTES})
+        runs = [self._kept(run, names) for run in (self.newest, *self.comparing)]
+        return {
+            "profile": self.profile.name,
+            "model": self.model,
+            "image": self.image,
+            "runs": self.runs,
+            "projects": sorted(self.projects),
+            "kept": runs,
+        }
+
+    @classmethod
+    def from_document(cls, profile: Profile, item: Mapping[str, Any]) -> _Group:
+        newest, *comparing = (
+            ComparedRun(
+                **{**run, "created_at": run["created_at"] and datetime.fromisoformat(run["created_at"])}
+            )
+            for run in item["kept"]
+        )
+        projects = set(item["projects"])
+        return cls(profile, item["model"], item["image"], newest, comparing, item["runs"], projects)
+
+    def _kept(self, run: ComparedRun, names: Iterable[str]) -> Json:
+        """Return a run with the part of its config that the log reads."""
+        config = {name: value for name in names if (value := lookup(run.config, name)) is not None}
+        return plain(
+            replace(run, profile=self.profile.name, config=config | {CLIENT_NOTES: {"docker": self.image}})
+        )
 
     @property
     def _table(self) -> Weights:
@@ -189,7 +285,7 @@ class _Group:
 
     def entry(self, installed: Installed) -> WeightCheck:
         """Return what is known of them."""
-        newest, decisive = self.runs[-1], self._decisive()
+        newest, decisive = self.newest, self._decisive()
         packages = {} if self.image else _that_matter(installed(newest.run))
         before = _that_matter(installed(decisive.run)) if packages and decisive else {}
         moved = changes(before, packages) if before else ()
@@ -201,20 +297,17 @@ class _Group:
             status="due" if decisive is None or moved else "passed" if decisive.logged else "failed",
             run=decisive.run if decisive else None,
             checked_at=decisive.created_at if decisive else None,
-            runs=len(self.runs),
+            runs=self.runs,
             last_run=newest.created_at,
-            projects=tuple(sorted({run.run.rpartition("/")[0] for run in self.runs})),
+            projects=tuple(sorted(self.projects)),
             notes=(*self._notes_on(decisive, moved), *self._notes_on_newest()),
             add=self._table.flags(scope),
         )
 
-    def _comparing(self) -> list[ComparedRun]:
-        return [run for run in self.runs if self._table.flag.holds(self.profile.scope(run.config))]
-
     def _decisive(self) -> ComparedRun | None:
         """Return the run that the status rests on: the newest that failed, or the best since that passed."""
         since: list[ComparedRun] = []
-        for run in self._comparing():
+        for run in self.comparing:
             if not run.is_over:
                 continue
             if since and not (since[-1].logged and run.logged):
@@ -231,14 +324,14 @@ class _Group:
             return
         if not decisive.logged:
             yield FAILED
-            earlier = (run.run for run in reversed(self._comparing()) if run.logged)
+            earlier = (run.run for run in reversed(self.comparing) if run.logged)
             yield from (f"{run} had passed before" for run in islice(earlier, 1))
         if moved:
             yield f"checked with other packages: {', '.join(moved)}"
         yield from self._weaker(decisive)
 
     def _notes_on_newest(self) -> Iterator[str]:
-        for run in self._comparing()[-1:]:
+        for run in self.comparing[-1:]:
             if not run.is_over:
                 yield f"{run.run} is comparing now"
             elif run.logged and self._table.long.holds(self.profile.scope(run.config)):

@@ -48,7 +48,7 @@ class Composer:
         self._store = installed.store
         self._judged = judged
         self._profiles = installed.finder.profiles
-        self._explainer = Explainer(judged.runs, self._store, self._profiles)
+        self._explainer = Explainer(self._store, self._profiles, judged.runs)
         self._clock = clock
         self._began = clock()
         self._texts: dict[Subject, str] = {}

@@ -135,7 +135,10 @@ def _claimed(store: Store, channel: str, waiting: Sequence[Queued], claim: Claim
             kept.append(queued)
         elif subjects & mine:
             store.outbox.withdraw(queued.number)
-            store.notes.mark_stale()
+            from step0_wandb.publish.alerts.select import run_of
+
+            store.stale.mark_runs(run_of(subject.name) for subject in queued.message.subjects)
+            store.stale.mark_setups(subject.name for subject in queued.message.subjects if subject.is_setup)
     return kept
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from step0_wandb.checks.columns import texts
 from step0_wandb.checks.outcomes import Why
-from step0_wandb.records import ALIVE
+from step0_wandb.records import ALIVE, FLAGGED
 from step0_wandb.store import Subject
 from step0_wandb.store.outbox import CLEAR
 
@@ -99,25 +99,53 @@ class Selection:
         return sorted((*new, *clears), key=lambda alert: alert.order)
 
 
-def select(
-    store: Store, settings: AlertsSettings, judgement: Judgement, runs: Sequence[JudgedRun], *, now: datetime
-) -> Selection:
-    """Return what to alert about.
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A run to which an alert or an all clear may be due.
+
+    Attributes
+    ----------
+    why : int
+        Why the check of its gap came out as it did; see `Why`.
+    needs_attention : bool
+        It is suspect by something that is worth an alert.
+    passed : bool
+        It passed when it came, so that only its setup's question tells of it.
+    """
+
+    run: JudgedRun
+    why: int
+    needs_attention: bool
+    passed: bool
+
+
+def candidates(store: Store, judgement: Judgement, runs: Sequence[JudgedRun]) -> list[Candidate]:
+    """Return the runs of a judgement that are flagged, or whose alert went out.
 
     Parameters
     ----------
     runs : sequence of JudgedRun
         Those of `judgement`, in its order.
     """
+    sent = {run_of(str(row["subject"])) for row in store.outbox.sent()}
+    before = texts(judgement.runs, "verdict")
+    why, attention = judgement.outcomes["gap"].why, judgement.needs_attention
+    return [
+        Candidate(run, int(why[at]), bool(attention[at]), before[at] in ("healthy", "no-range"))
+        for at, run in enumerate(runs)
+        if run.verdict in FLAGGED or run.run in sent
+    ]
+
+
+def select(store: Store, settings: AlertsSettings, found: Sequence[Candidate], *, now: datetime) -> Selection:
+    """Return what to alert about among the candidates."""
     muted = {setup for setup, mute in store.people.mutes().items() if mute.until > now}
-    why_gap, suspicious = judgement.outcomes["gap"].why, judgement.needs_attention
-    heard = [at for at, run in enumerate(runs) if run.setup not in muted]
+    heard = [candidate for candidate in found if candidate.run.setup not in muted]
     standing: dict[Subject, list[JudgedRun]] = defaultdict(list)
-    for at in heard:
-        why = why_gap[at]
-        for subject in _subjects(runs[at], why, settings.levels, needs_attention=bool(suspicious[at])):
-            standing[subject].append(runs[at])
-    clears = _clears(store, [runs[at] for at in heard], now=now) if settings.levels else {}
+    for one in heard:
+        for subject in _subjects(one.run, one.why, settings.levels, needs_attention=one.needs_attention):
+            standing[subject].append(one.run)
+    clears = _clears(store, [one.run for one in heard], now=now) if settings.levels else {}
     wanted = {run.run for some in (*standing.values(), *clears.values()) for run in some}
     presence = store.runs.presence(wanted)
 
@@ -126,9 +154,7 @@ def select(
 
     standing = _only(standing, exists)
     fresh = _only(standing, lambda run: run.state in ALIVE or _created(run) >= now - settings.since)
-    # A run that passed when it came is told of in its setup's question.
-    before = zip(judgement.runs["run"], texts(judgement.runs, "verdict"), strict=True)
-    passed = {run for run, verdict in before if verdict in ("healthy", "no-range")}
+    passed = {one.run.run for one in found if one.passed}
     by_channel: dict[str, list[Alert]] = defaultdict(list)
     for (channel, subject), some in _only(clears, exists).items():
         by_channel[channel].append(_alert(subject, some, presence))
