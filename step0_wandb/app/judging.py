@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from step0_wandb.records import Json, JudgedRun, SetupFit, SetupRange
     from step0_wandb.settings.load import Loaded
     from step0_wandb.store import Store
+    from step0_wandb.verdicts.coverage import Unchecked
     from step0_wandb.verdicts.lessons import Lessons
     from step0_wandb.wandb_api.context import Context
 
@@ -313,7 +314,7 @@ def renewed(
 def _save_lessons(job: _Job, work: _Work, parts: Sequence[_Part], lessons: Lessons | None) -> None:
     """Write what this judgement leaves for the next one, and what it says of the store as a whole."""
     from step0_wandb.ranges.fitness import fitness_table
-    from step0_wandb.verdicts.coverage import Unchecked, coverage_lines
+    from step0_wandb.verdicts.coverage import coverage_lines
     from step0_wandb.verdicts.goodness import goodness_rows
 
     store = job.store
@@ -326,10 +327,17 @@ def _save_lessons(job: _Job, work: _Work, parts: Sequence[_Part], lessons: Lesso
     store.fits.replace(fits, judged)
     if work.batches == [None]:
         kept.save_goodness(store, goodness_rows(fitness_table(parts[0].model)))
-    unchecked = Unchecked.from_documents(one.coverage for one in work.fits.values())
-    unchecked.add(store.runs.counts_without_setup())
-    kept.save_coverage(store, (*coverage_lines(unchecked), *_silent(job, work, parts)))
+    kept.save_coverage(store, (*coverage_lines(unchecked_of(store)), *_silent(job, work, parts)))
     _save_weights(job, work.weights)
+
+
+def unchecked_of(store: Store) -> Unchecked:
+    """Return what was not checked in all runs of a store, as of their last verdicts."""
+    from step0_wandb.verdicts.coverage import Unchecked
+
+    unchecked = Unchecked.from_documents(one.coverage for one in store.fits.load().values())
+    unchecked.add(store.runs.counts_without_setup())
+    return unchecked
 
 
 def _silent(job: _Job, work: _Work, parts: Sequence[_Part]) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from step0_wandb.app import later_rollouts
-from step0_wandb.app.judging import judge_store
+from step0_wandb.app.judging import judge_store, unchecked_of
 from step0_wandb.app.pull import pull
 from step0_wandb.app.regroup import labels_left_behind, refresh
 from step0_wandb.errors import UsageError
@@ -300,17 +300,20 @@ def _page(store: Store, job: Job, *, news: bool) -> Path | Problem | None:
 
 def write_page_of(store: Store, path: Path, profiles: Profiles) -> None:
     """Write the HTML page from the store alone."""
-    from step0_wandb.publish.html.page import Extras, render_page, write_page
+    from step0_wandb.publish.html.page import Extras, LeftOut, newest_each, render_page, write_page
 
-    judged = store.verdicts.runs()
+    ranges = store.verdicts.ranges()
+    shown = store.verdicts.for_page(newest_each(len(ranges)))
+    judged = store.verdicts.runs(keys=shown.keys)
     changed = store.notes.get("changed_at")
     as_of = datetime.fromisoformat(changed) if isinstance(changed, str) else None
     extras = Extras(
         kept.load_weight_checks(store),
         fits=[str(fit) for fit in kept.load_goodness(store)],
         findings=_findings(judged, store, profiles),
+        left_out=LeftOut(shown.left_out, unchecked_of(store)),
     )
-    html = render_page(judged, store.verdicts.ranges(), title="Step-0 health", as_of=as_of, extras=extras)
+    html = render_page(judged, ranges, title="Step-0 health", as_of=as_of, extras=extras)
     write_page(path, html)
 
 

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from step0_wandb.records import JudgedRun
+    from step0_wandb.store.verdicts import RunFilters
 
 Order = Literal["verdict", "created", "gap", "ratio"]
 CSV_COLUMNS = (
@@ -89,22 +90,27 @@ def runs(  # noqa: PLR0913 - one parameter an option
     if as_csv and session.as_json:
         raise UsageError("runs takes either --json or --csv")
     after = moment_of("--since", since, now=session.clock()) if since else None
-    found: Sequence[JudgedRun]
+    filters: RunFilters = {
+        "verdict": names or None,
+        "since": after,
+        "user": user,
+        "setup": setup and setup.strip('"'),
+    }
+    fail_on = session.fail_on or FailOn.never
     with session.open_store() as store:
-        found = store.verdicts.runs(
-            verdict=names or None, since=after, user=user, setup=setup and setup.strip('"')
-        )
-    if project:
-        found = [run for run in found if project in (_project(run), _project(run).rpartition("/")[2])]
-    found = _sorted(found, sort)
+        if session.as_json and sort == "verdict":
+            documents = (one for one in store.verdicts.documents(**filters) if _is_of(one["run"], project))
+            is_hit = _stream(documents, limit, fail_on)
+            raise typer.Exit(VERDICT if is_hit else 0)
+        found: Sequence[JudgedRun] = store.verdicts.runs(**filters)
+    found = _sorted([run for run in found if _is_of(run.run, project)], sort)
     filtered = any((names, since, user, setup, project))
     if session.as_json:
-        output.print_json(json_documents.document("runs", runs=found[:limit]))
+        _stream(map(json_documents.plain, found), limit, fail_on)
     elif as_csv:
         sys.stdout.write(_csv(_of_frameworks(found, everything=everything)[:limit]))
     else:
         _print(found, _of_frameworks(found, everything=everything), limit, filtered=filtered)
-    fail_on = session.fail_on or FailOn.never
     raise typer.Exit(VERDICT if any(fail_on.hit_by(run) for run in found) else 0)
 
 
@@ -135,8 +141,22 @@ def _of_frameworks(found: Sequence[JudgedRun], *, everything: bool) -> Sequence[
     return [run for run in found if not any(reason.startswith(UNREAD) for reason in run.reasons)]
 
 
-def _project(run: JudgedRun) -> str:
-    return run.run.rpartition("/")[0]
+def _is_of(key: str, project: str | None) -> bool:
+    own = key.rpartition("/")[0]
+    return project is None or project in (own, own.rpartition("/")[2])
+
+
+def _stream(documents: Iterable[Any], limit: int | None, fail_on: FailOn) -> bool:
+    """Print runs as they are read, one a line; return whether one of all has a verdict to fail on."""
+    write, is_hit, end = sys.stdout.write, False, ""
+    write('{\n  "runs": [')
+    for at, run in enumerate(documents):
+        if limit is None or at < limit:
+            write(f"{end}\n    {json_documents.compact(run)}")
+            end = ","
+        is_hit = is_hit or fail_on.covers(run["verdict"], run["label"])
+    write(f'{end and chr(10) + "  "}],\n  "schema": "step0/runs/1"\n}}\n')
+    return is_hit
 
 
 def _sorted(found: Sequence[JudgedRun], order: Order) -> Sequence[JudgedRun]:

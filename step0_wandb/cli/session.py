@@ -40,10 +40,14 @@ class FailOn(StrEnum):
 
     def hit_by(self, run: JudgedRun) -> bool:
         """Return whether a run's verdict is at or above this one; excluded runs never count."""
+        return self.covers(run.verdict, run.label)
+
+    def covers(self, verdict: str, label: str | None) -> bool:
+        """Return what `hit_by` does, of a run with this verdict and label."""
         order = ("broken", "suspect", "no-range")
-        if self is FailOn.never or run.label == "exclude":
+        if self is FailOn.never or label == "exclude":
             return False
-        return run.verdict in order[: order.index(self.value) + 1]
+        return verdict in order[: order.index(self.value) + 1]
 
 
 class LogFormat(StrEnum):

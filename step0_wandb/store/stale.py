@@ -89,7 +89,8 @@ class Stale:
     def clear(self) -> None:
         """Note that all runs have been judged."""
         with self._database.transaction() as connection:
-            connection.execute(delete(stale))
+            if connection.execute(select(stale.c.name).limit(1)).first():
+                connection.execute(delete(stale))
             if self._notes.get(STALE):
                 self._notes.put(STALE, value=False)
 

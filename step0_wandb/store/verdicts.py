@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
@@ -38,6 +38,7 @@ _NEWS = ("verdict", "label", *METRICS)
 _IDENTITY = [
     runs.c[name] for name in ("run", "policy", "start", "name", "url", "user", "group", "created_at", "state")
 ]
+_ABOUT = (*(column.name for column in _IDENTITY), "label")
 PAGE = 1000
 """Verdicts that are read at once."""
 _GRAVITY = case({name: at for at, name in enumerate(VERDICTS)}, value=verdicts.c.verdict)
@@ -54,6 +55,14 @@ class _Saved:
     numbers: set[int] = field(default_factory=set)
     changed: list[str] = field(default_factory=list)
     written: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The keys of the runs that a page shows, and how many others there are by setup and verdict."""
+
+    keys: Sequence[str]
+    left_out: Mapping[tuple[str | None, str], int]
 
 
 class RunFilters(TypedDict, total=False):
@@ -163,7 +172,11 @@ class VerdictStore:
         """Return stored verdicts as a list; see `iterate`."""
         return list(self.iterate(**filters))
 
-    def iterate(
+    def iterate(self, **filters: Unpack[RunFilters]) -> Iterator[JudgedRun]:
+        """Yield stored verdicts as records; see `documents`."""
+        return map(_judged, self.documents(**filters))
+
+    def documents(
         self,
         *,
         verdict: Collection[str] | None = None,
@@ -171,8 +184,8 @@ class VerdictStore:
         user: str | None = None,
         setup: str | None = None,
         keys: Collection[str] | None = None,
-    ) -> Iterator[JudgedRun]:
-        """Yield stored verdicts: the gravest first, of these the newest first.
+    ) -> Iterator[dict[str, Any]]:
+        """Yield stored verdicts by field: the gravest first, of these the newest first.
 
         Only so many are in memory at a time as are read at once. Name, state and label are today's, verdict and reasons those of the last sync.
 
@@ -208,10 +221,28 @@ class VerdictStore:
         only = None if keys is None else {clean(key) for key in keys}
         with self._database.transaction() as connection:
             found = connection.execute(wanted.where(*where))
-            numbers = [row.id for row in found if only is None or row.run in only]
+            numbers = [number for number, run in found if only is None or run in only]
             earlier = self._earlier_starts(connection)
         for some in chunks(numbers, PAGE):
             yield from self._read(some, earlier)
+
+    def for_page(self, newest: int) -> Shown:
+        """Return which runs a page shows: flagged and labeled ones, and some of the newest of each setup."""
+        age = (runs.c.created_at.desc().nulls_last(), runs.c.run)
+        place = func.row_number().over(partition_by=runs.c.setup, order_by=age).label("place")
+        joined: Select[Any] = (
+            select(runs.c.run, runs.c.setup, verdicts.c.verdict, labels.c.label, place)
+            .join(verdicts, verdicts.c.run == runs.c.id)
+            .outerjoin(labels, labels.c.run == runs.c.run)
+            .where(runs.c.superseded_by.is_(None))
+        )
+        one = joined.subquery()
+        is_shown = one.c.verdict.in_(FLAGGED) | one.c.label.is_not(None) | (one.c.place <= newest)
+        rest = select(one.c.setup, one.c.verdict, func.count().label("runs")).where(~is_shown)
+        with self._database.transaction() as connection:
+            keys = connection.execute(select(one.c.run).where(is_shown)).scalars().all()
+            counted = connection.execute(rest.group_by(one.c.setup, one.c.verdict))
+            return Shown(keys, {(row.setup, row.verdict): row.runs for row in counted})
 
     def newest_healthy(self, setup: str, most: int) -> list[JudgedRun]:
         """Return the newest healthy runs of a setup, the newest last."""
@@ -302,7 +333,7 @@ class VerdictStore:
 
     def _read(
         self, numbers: Sequence[int], earlier: Mapping[str, Sequence[EarlierStart]]
-    ) -> Iterator[JudgedRun]:
+    ) -> Iterator[dict[str, Any]]:
         """Yield the runs with these row numbers, in their order."""
         wanted: Select[Any] = (
             select(runs.c.id, *_IDENTITY, verdicts.c.template, verdicts.c.body, labels.c.label)
@@ -312,24 +343,21 @@ class VerdictStore:
         )
         with self._database.transaction() as connection:
             rows = {row.id: row for row in connection.execute(wanted)}
-            found = [self._judged(rows[number]) for number in numbers if number in rows]
-        for run in found:
-            before = tuple(earlier.get(run.run, ()))
-            yield replace(run, starts=run.start, earlier=before) if before else run
+            found = [self._fields_of(rows[number]) for number in numbers if number in rows]
+        for fields in found:
+            before = tuple(earlier.get(fields["run"], ()))
+            yield fields | {"starts": fields["start"] if before else 1, "earlier": before}
 
-    def _judged(self, row: Row[Any]) -> JudgedRun:
+    def _fields_of(self, row: Row[Any]) -> dict[str, Any]:
         with reading(f"the verdict of {row.run}"):
-            return self._verdict(row)
-
-    def _verdict(self, row: Row[Any]) -> JudgedRun:
-        fields = cast("dict[str, Any]", self._database.templates.unpack(row.template, row.body))
-        if fields["verdict"] not in VERDICTS:
-            raise ValueError(f"{fields['verdict']!r} is not a verdict")
-        checks, used = fields.pop("checks"), fields.pop("range")
-        fields |= {column.name: getattr(row, column.name) for column in (*_IDENTITY, labels.c.label)}
-        fields["reasons"] = tuple(fields["reasons"])
-        fields["checks"] = tuple(CheckResult(**checks[at]) for at in sorted(checks, key=int))
-        return JudgedRun(**fields, range=SetupRange(**used) if used else None)
+            fields = cast("dict[str, Any]", self._database.templates.unpack(row.template, row.body))
+            if fields["verdict"] not in VERDICTS:
+                raise ValueError(f"{fields['verdict']!r} is not a verdict")
+            checks = fields["checks"]
+            fields["checks"] = [checks[at] for at in sorted(checks, key=int)]
+            if used := fields["range"]:
+                used["expects_from"] = SetupRange(**used).expects_from
+            return fields | {name: getattr(row, name) for name in _ABOUT}
 
     def _write(self, columns: list[Columns]) -> None:
         statement = upsert(verdicts)
@@ -350,6 +378,19 @@ class VerdictStore:
         if setups:
             connection.execute(insert(ranges), [_fields(setup) for setup in setups])
         return True
+
+
+def _judged(fields: Mapping[str, Any]) -> JudgedRun:
+    with reading(f"the verdict of {fields['run']}"):
+        used = {name: value for name, value in (fields["range"] or {}).items() if name != "expects_from"}
+        return JudgedRun(
+            **{
+                **fields,
+                "reasons": tuple(fields["reasons"]),
+                "checks": tuple(CheckResult(**check) for check in fields["checks"]),
+                "range": SetupRange(**used) if used else None,
+            }
+        )
 
 
 def _document(run: JudgedRun) -> dict[str, Json]:

@@ -55,6 +55,24 @@ def dumps(value: dict[str, Json]) -> str:
     }
     """
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, indent=2, allow_nan=False)
+    return _escaped(text)
+
+
+def compact(value: Any) -> str:
+    r"""Return a value as `dumps` would, but on one line: what there are many of is written like that.
+
+    Examples
+    --------
+    >>> print(compact({"gap": float("nan"), "a": 1}))
+    {"a": 1, "gap": "nan"}
+    """
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=plain)
+    if "NaN" in text or "Infinity" in text:
+        text = json.dumps(plain(value), sort_keys=True, ensure_ascii=False)
+    return text if text.isascii() and "\x7f" not in text else _escaped(text)
+
+
+def _escaped(text: str) -> str:
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from step0_wandb.text.formatting import count, number
@@ -44,7 +44,7 @@ class Blind:
 
 def blind_spots(runs: Sequence[JudgedRun]) -> tuple[Blind, ...]:
     """Return what is not checked, the most frequent first."""
-    return _blind(count_unchecked(runs))
+    return count_unchecked(runs).blind_spots()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,21 @@ class Unchecked:
         Runs of each profile.
     amounts : Counter of (str, str, str)
         By what was not checked, the profile, and why.
+    outcomes : Counter of (str, str)
+        By check and outcome, of the runs that have a step 0.
     """
 
-    profiles: Counter[str]
-    amounts: Counter[tuple[str, str, str]]
+    profiles: Counter[str] = field(default_factory=Counter)
+    amounts: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def blind_spots(self) -> tuple[Blind, ...]:
+        """Return what was not checked, the most frequent first."""
+        ordered = sorted(self.amounts.items(), key=lambda item: (-item[1], item[0]))
+        return tuple(
+            Blind(what, profile, why, amount, self.profiles[profile])
+            for (what, profile, why), amount in ordered
+        )
 
     def add(self, without_step0: Mapping[tuple[str | None, str, str], int]) -> None:
         """Count runs without a step 0, given by profile, status and why."""
@@ -71,34 +82,30 @@ class Unchecked:
     def document(self) -> Json:
         """Return it as JSON."""
         amounts: list[Json] = [[*key, amount] for key, amount in sorted(self.amounts.items())]
-        return [dict(self.profiles), amounts]
+        outcomes: list[Json] = [[*key, amount] for key, amount in self.outcomes.items()]
+        return [dict(self.profiles), amounts, outcomes]
 
     @classmethod
     def from_documents(cls, documents: Iterable[Json]) -> Unchecked:
         """Return the sum of what `document` made."""
-        total = cls(Counter(), Counter())
-        for profiles, amounts in cast("Iterable[Any]", documents):
+        total = cls()
+        for profiles, amounts, outcomes in cast("Iterable[Any]", documents):
             total.profiles.update(profiles)
-            for *key, amount in amounts:
-                total.amounts[tuple(key)] += amount
+            for counter, parts in ((total.amounts, amounts), (total.outcomes, outcomes)):
+                for *key, amount in parts:
+                    counter[tuple(key)] += amount
         return total
 
 
 def count_unchecked(runs: Iterable[JudgedRun]) -> Unchecked:
     """Count what was not checked in some runs."""
-    found = Unchecked(Counter(), Counter())
+    found = Unchecked()
     for run in runs:
+        if run.verdict not in WITHOUT_STEP0:
+            found.outcomes.update((result.check, result.outcome) for result in run.checks)
         found.profiles[run.profile or ""] += 1
         found.amounts.update((", ".join(what), run.profile or "", why) for why, what in _of_run(run).items())
     return found
-
-
-def _blind(found: Unchecked) -> tuple[Blind, ...]:
-    profiles, amounts = found.profiles, found.amounts
-    ordered = sorted(amounts.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(
-        Blind(what, profile, why, amount, profiles[profile]) for (what, profile, why), amount in ordered
-    )
 
 
 def coverage(runs: Iterable[JudgedRun]) -> tuple[str, ...]:
@@ -112,7 +119,7 @@ def coverage(runs: Iterable[JudgedRun]) -> tuple[str, ...]:
 def coverage_lines(found: Unchecked) -> tuple[str, ...]:
     """Return what `coverage` does, of runs that were counted."""
     by_profile: dict[str, list[Blind]] = {}
-    for spot in _blind(found):
+    for spot in found.blind_spots():
         if _is_hole(spot):
             by_profile.setdefault(spot.profile, []).append(spot)
     return tuple(_line(spots) for _, spots in sorted(by_profile.items()))

@@ -1,14 +1,16 @@
 """What one new run costs in a large store: ``python -m tests.benchmarks.growing_store``.
 
-The store is written directly: one run of each setup goes the usual way, and SQLite copies it with other
-names, times and gaps. Then a sync judges them all, a directory with one new run is synced, and a copy of
-the store is judged with ``--refit``: ranges and verdicts must be the same. Each step is a process of its
-own, so that its peak memory is its own.
+The store is written directly: one run of each of some setups goes the usual way, SQLite copies it with
+other names, times and gaps, and a sync judges them all. Then SQLite copies whole setups with their
+verdicts, until there are enough. A directory with one new run is synced, and a copy of the store judged
+with ``--refit``: ranges and verdicts must be the same. Each step is a process of its own, so that its peak
+memory is its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import sqlite3
@@ -107,6 +109,37 @@ def copy(connection: sqlite3.Connection, times: int) -> None:
     connection.execute("INSERT OR IGNORE INTO run_sources SELECT 1, id FROM runs")
 
 
+def multiply(path: Path, times: int) -> None:
+    """Copy every setup of a judged store, with its runs, verdicts, range and fit."""
+    with closing(sqlite3.connect(path)) as connection:
+        (last,) = connection.execute("SELECT max(id) FROM runs").fetchone()
+        for at in range(1, times):
+            changed = {
+                "runs": {
+                    "id": f"id + {last * at}",
+                    **{name: f"{name} || '-{at}x'" for name in ("run", "run_id", "name")},
+                    "setup": f"setup || ' copy={at}'",
+                },
+                "verdicts": {"run": f"run + {last * at}"},
+                "ranges": {"setup": f"setup || ' copy={at}'"},
+                "fits": {"setup": f"setup || ' copy={at}'"},
+            }
+            for table, values in changed.items():
+                columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+                chosen = ", ".join(values.get(name, f'"{name}"') for name in columns)
+                own = {"runs": f"id <= {last}", "verdicts": f"run <= {last}"}.get(
+                    table, "setup NOT LIKE '% copy=%'"
+                )
+                connection.execute(f"INSERT INTO {table} SELECT {chosen} FROM {table} WHERE {own}")  # noqa: S608 - our own columns
+        note = json.loads(connection.execute("SELECT value FROM meta WHERE key = 'lessons'").fetchone()[0])
+        note["runs"] *= times
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'lessons'", (json.dumps(note),))
+        connection.execute("INSERT OR IGNORE INTO run_sources SELECT 1, id FROM runs")
+        connection.commit()
+        connection.execute("ANALYZE")
+        connection.commit()
+
+
 def measure(*words: str | Path, cwd: Path) -> tuple[float, float, float, int]:
     """Run a command in a process.
 
@@ -188,6 +221,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=20_000)
     parser.add_argument("--setups", type=int, help="default: one for every 100 runs")
     parser.add_argument("--folder", type=Path, default=Path("growing-store"))
+    parser.add_argument("--judged", type=int, default=4_000, help="runs that are judged, not copied")
     parser.add_argument("--no-refit", action="store_true", help="leave out --refit, which takes a while")
     options = parser.parse_args()
     folder = options.folder
@@ -195,10 +229,12 @@ def main() -> None:
     (folder / "new").mkdir(parents=True)
     (folder / "step0.toml").write_text("")
     setups = options.setups or max(1, options.runs // 100)
-    build(folder / "step0.db", options.runs, setups)
+    times = max(1, options.runs // options.judged)
+    build(folder / "step0.db", options.runs // times, setups // times)
     miles_run(folder / "new", "aaaa0000", 0.0150)
+    report(f"first sync of {options.runs // times:,} runs", "sync", "new", "-q", cwd=folder)
+    multiply(folder / "step0.db", times)
     print(f"{options.runs:,} runs in {setups:,} setups, {(folder / 'step0.db').stat().st_size / 1e6:.0f} MB")
-    report("first sync", "sync", "new", "-q", cwd=folder)
     for what, words in steps(folder, refit=not options.no_refit):
         report(what, *words, cwd=folder)
         if what == "sync --refit":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from base64 import b64encode
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cache
 from hashlib import blake2s, sha256
@@ -18,7 +18,7 @@ from step0_wandb.plots.layout import STANDINGS
 from step0_wandb.publish.html.chart import draw, gravity, standing
 from step0_wandb.records import ALIVE, FLAGGED
 from step0_wandb.text.formatting import clean, count, number, ratio, shorten, web_url, when
-from step0_wandb.verdicts.coverage import WITHOUT_STEP0, blind_spots
+from step0_wandb.verdicts.coverage import count_unchecked
 from step0_wandb.verdicts.reference_gaps import published_for
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from step0_wandb.plots.layout import Standing
     from step0_wandb.publish.html.chart import Chart
     from step0_wandb.records import JudgedRun, OutcomeName, SetupRange
-    from step0_wandb.verdicts.coverage import Blind
+    from step0_wandb.verdicts.coverage import Blind, Unchecked
     from step0_wandb.verdicts.weight_checks import WeightCheck
 
 RECENT = timedelta(days=7)
@@ -39,6 +39,7 @@ CARDS_AT_MOST = 60
 """Cards of one section; the rest of its runs stand in the table of runs alone."""
 NEWEST_AT_MOST = 100
 """Runs shown of each setup besides the flagged and labeled ones; of the older ones the number."""
+FEWEST_EACH = 2
 ROWS_AT_MOST = 3000
 """With so many setups that this would be passed, fewer of each: the page stays below 3 MB."""
 CHARTS_OPEN = 12
@@ -121,6 +122,26 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Runs that the page counts and does not show: neither flagged nor labeled nor new in their setup.
+
+    Attributes
+    ----------
+    amounts : mapping of (str or None, str) to int
+        By setup and verdict.
+    unchecked : Unchecked
+        Of all runs, those that are shown too.
+    """
+
+    amounts: Mapping[tuple[str | None, str], int]
+    unchecked: Unchecked
+
+    def of_verdict(self, verdict: str) -> int:
+        """Return how many runs with a verdict are left out."""
+        return sum(amount for (_, name), amount in self.amounts.items() if name == verdict)
+
+
+@dataclass(frozen=True, slots=True)
 class Extras:
     """What else the store knows.
 
@@ -132,11 +153,14 @@ class Extras:
         How well the healthy runs follow what ranges assume, one sentence a gap metric.
     findings : mapping of str to str
         What to look at first in a flagged run, by its key; see `flagged_first`.
+    left_out : LeftOut or None
+        What there is beyond the runs that the page is given; None: those are all.
     """
 
     weights: Sequence[WeightCheck] = ()
     fits: Sequence[str] = ()
     findings: Mapping[str, str] = field(default_factory=dict)
+    left_out: LeftOut | None = None
 
 
 NO_EXTRAS: Final = Extras()
@@ -188,7 +212,8 @@ def render_page(
     str
         The same bytes for the same input, whatever its order.
     """
-    page = _page(runs, setups, title=title, as_of=as_of)
+    left_out = extras.left_out or LeftOut({}, count_unchecked(runs))
+    page = _page(runs, setups, left_out, title=title, as_of=as_of)
     known = {run.run: run for run in runs}
     book = [Checked(check, known.get(check.run or "")) for check in extras.weights]
     template = _environment().get_template("page.html.j2")
@@ -297,14 +322,19 @@ def basis(setup_range: SetupRange) -> str:
 
 
 def _page(
-    runs: Sequence[JudgedRun], setups: Sequence[SetupRange], *, title: str, as_of: datetime | None
+    runs: Sequence[JudgedRun],
+    setups: Sequence[SetupRange],
+    left_out: LeftOut,
+    *,
+    title: str,
+    as_of: datetime | None,
 ) -> Page:
     newest = _newest(runs)
     shown = _shown(newest)
     sections = _sections(newest, as_of)
-    panes = _panes(newest, setups, shown)
-    groups = [_group(name, newest, shown) for name in STANDINGS]
-    headline, mood = _headline(newest, sections)
+    panes = _panes(newest, setups, shown, left_out)
+    groups = [_group(name, newest, shown, left_out) for name in STANDINGS]
+    headline, mood = _headline(groups, sections)
     return Page(
         title=title,
         as_of=as_of,
@@ -318,8 +348,8 @@ def _page(
         sections=tuple(section for section in sections if section.runs),
         labeled=tuple(run for run in newest if run.label is not None),
         panes=tuple(sorted((pane for pane in panes if pane.chart.points), key=_pane_order)),
-        coverage=_coverage(newest),
-        blind=blind_spots(newest),
+        coverage=_coverage(left_out.unchecked),
+        blind=left_out.unchecked.blind_spots(),
         setups=panes,
         groups=tuple(group for group in groups if group.runs),
     )
@@ -333,9 +363,14 @@ def _age(run: JudgedRun) -> float:
     return -run.created_at.timestamp() if run.created_at else 0.0
 
 
+def newest_each(setups: int) -> int:
+    """Return how many of the newest runs of each setup are shown, where there are so many setups."""
+    return max(FEWEST_EACH, min(NEWEST_AT_MOST, ROWS_AT_MOST // max(1, setups)))
+
+
 def _shown(newest: Sequence[JudgedRun]) -> set[str]:
     """Return the keys of the runs that have a row and a point: flagged, labeled, or new in their setup."""
-    room = max(10, min(NEWEST_AT_MOST, ROWS_AT_MOST // max(1, len({run.setup for run in newest}))))
+    room = newest_each(len({run.setup for run in newest}))
     taken: Counter[str | None] = Counter()
     shown = set()
     for run in newest:
@@ -347,10 +382,10 @@ def _shown(newest: Sequence[JudgedRun]) -> set[str]:
     return shown
 
 
-def _group(name: Standing, newest: Sequence[JudgedRun], shown: set[str]) -> Group:
+def _group(name: Standing, newest: Sequence[JudgedRun], shown: set[str], left_out: LeftOut) -> Group:
     runs = [run for run in newest if standing(run) == name]
     kept = tuple(run for run in runs if run.run in shown)
-    return Group(name, kept, len(runs) - len(kept))
+    return Group(name, kept, len(runs) - len(kept) + left_out.of_verdict(name))
 
 
 def _in_order_of_cards(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
@@ -378,7 +413,7 @@ def _sections(newest: Sequence[JudgedRun], as_of: datetime | None) -> tuple[Sect
 
 
 def _headline(
-    runs: Sequence[JudgedRun], sections: tuple[Section, Section, Section]
+    groups: Sequence[Group], sections: tuple[Section, Section, Section]
 ) -> tuple[str, Literal["alarm", "good", ""]]:
     """Return in one sentence what matters now, and its mood; silence must not look like health."""
     now, recent, earlier = (Counter(standing(run) for run in section.runs) for section in sections)
@@ -388,19 +423,31 @@ def _headline(
         return f"{count(recent['broken'], 'broken run')} in the last 7 days, none still running.", "alarm"
     if suspects := now["suspect"] + recent["suspect"]:
         return f"No broken runs now or in the last 7 days, {count(suspects, 'suspect run')}.", ""
-    healthy = sum(standing(run) == "healthy" for run in runs)
+    amounts = {group.word: len(group.runs) + group.older for group in groups}
+    healthy, runs = amounts["healthy"], sum(amounts.values())
     past = f" {count(earlier['broken'], 'broken run')} earlier." if earlier["broken"] else ""
-    text = f"No broken or suspect runs now or in the last 7 days; {healthy:,} of {count(len(runs), 'run')} healthy."
+    text = (
+        f"No broken or suspect runs now or in the last 7 days; {healthy:,} of {count(runs, 'run')} healthy."
+    )
     return text + past, "good" if healthy else ""
 
 
-def _panes(runs: Sequence[JudgedRun], setups: Sequence[SetupRange], shown: set[str]) -> tuple[Pane, ...]:
+def _panes(
+    runs: Sequence[JudgedRun], setups: Sequence[SetupRange], shown: set[str], left_out: LeftOut
+) -> tuple[Pane, ...]:
+    older: Counter[str | None] = Counter()
+    for (setup, _), amount in left_out.amounts.items():
+        older[setup] += amount
     ranges = {setup.setup: setup for setup in setups}
     members: dict[str, list[JudgedRun]] = {setup: [] for setup in ranges}
     for run in runs:
         if run.setup is not None:
             members.setdefault(run.setup, []).append(run)
-    return tuple(_pane(setup, members[setup], ranges.get(setup), shown) for setup in sorted(members))
+    panes = (_pane(setup, members[setup], ranges.get(setup), shown) for setup in sorted(members))
+    return tuple(
+        replace(pane, runs=pane.runs + older[pane.setup], older=pane.older + older[pane.setup])
+        for pane in panes
+    )
 
 
 def _pane(setup: str, runs: Sequence[JudgedRun], setup_range: SetupRange | None, shown: set[str]) -> Pane:
@@ -422,14 +469,9 @@ def _pane_order(pane: Pane) -> tuple[int, str]:
     return gravest, pane.setup
 
 
-def _coverage(runs: Sequence[JudgedRun]) -> tuple[Coverage, ...]:
+def _coverage(unchecked: Unchecked) -> tuple[Coverage, ...]:
     """Return the outcomes of each check among the runs that have a step 0."""
-    amounts = Counter(
-        (result.check, result.outcome)
-        for run in runs
-        if run.verdict not in WITHOUT_STEP0
-        for result in run.checks
-    )
-    names = dict.fromkeys(result.check for run in runs for result in run.checks)
+    amounts = unchecked.outcomes
+    names = dict.fromkeys(check for check, _ in amounts)
     checks = [check for check in names if any(amounts[check, outcome] for outcome in OUTCOMES)]
     return tuple(Coverage(check, tuple(amounts[check, outcome] for outcome in OUTCOMES)) for check in checks)
