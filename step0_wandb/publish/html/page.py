@@ -472,6 +472,11 @@ def _pane_order(pane: Pane) -> tuple[int, str]:
 def _coverage(unchecked: Unchecked) -> tuple[Coverage, ...]:
     """Return the outcomes of each check among the runs that have a step 0."""
     amounts = unchecked.outcomes
-    names = dict.fromkeys(check for check, _ in amounts)
+    names = sorted({check for check, _ in amounts}, key=lambda name: (_place(name), name))
     checks = [check for check in names if any(amounts[check, outcome] for outcome in OUTCOMES)]
     return tuple(Coverage(check, tuple(amounts[check, outcome] for outcome in OUTCOMES)) for check in checks)
+
+
+def _place(check: str) -> int:
+    order = ("ppo_kl", "clip_frac", "gap", "gap-zero", "every-rollout", "first-update")
+    return order.index(check) if check in order else len(order)
