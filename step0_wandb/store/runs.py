@@ -260,7 +260,12 @@ class RunStore:
     def rename_setups(self, names: Mapping[str, str]) -> None:
         """Give the runs of some setups another setup: by its label, the label of the other one."""
         with self._database.transaction() as connection:
+            stale = Stale(self._database)
+            stale.mark_setups([*names, *names.values()])
             for old, new in names.items():
+                stale.forget_verdicts(
+                    connection.execute(select(runs.c.run).where(runs.c.setup == old)).scalars()
+                )
                 connection.execute(update(runs).where(runs.c.setup == old).values(setup=new))
 
     def update(self, updates: Iterable[RunUpdate]) -> None:
