@@ -117,6 +117,7 @@ def read_history(runs: pd.DataFrame) -> History:
     UsageError
         `runs` is not a DataFrame, lacks `setup` or `gap`, or a column holds what it may not.
     """
+    runs = with_setup_column(runs, "runs")
     require_columns(runs, "runs", ("setup", "gap"))
     of = factorize(runs, "setup")
     setup, gap = of.code, numbers(runs, "gap")
@@ -174,6 +175,14 @@ def _repeats(runs: pd.DataFrame, chosen: Bools, setup: Ints, time: Ints) -> Bool
     return repeats
 
 
+def with_setup_column(frame: pd.DataFrame, what: str) -> pd.DataFrame:
+    """Return a frame with its setup as a column, where it is the index as a groupby leaves it."""
+    require_columns(frame, what, ())
+    if "setup" in frame.columns or "setup" not in frame.index.names:
+        return frame
+    return frame.reset_index()
+
+
 def require_columns(frame: pd.DataFrame, what: str, names: tuple[str, ...]) -> None:
     """Raise UsageError unless `frame` is a DataFrame with these columns."""
     if not isinstance(frame, pd.DataFrame):
@@ -207,7 +216,9 @@ def times(frame: pd.DataFrame, name: str, missing: int) -> Ints:
             f"Column {name!r} holds numbers, not times.", "Convert it with pandas.to_datetime(..., utc=True)."
         )
     try:
-        when = pd.Series(pd.to_datetime(frame[name], utc=True))
+        # Text may come in several forms in one column: with and without fractions, or a zone.
+        form = None if pd.api.types.is_datetime64_any_dtype(frame[name]) else "mixed"
+        when = pd.Series(pd.to_datetime(frame[name], utc=True, format=form))
     except (TypeError, ValueError) as error:
         raise UsageError(f"Column {name!r} holds something that is not a time: {error}.") from error
     known = when.notna().to_numpy()

@@ -297,6 +297,8 @@ def compare(ranges: pd.DataFrame, own: pd.DataFrame, model: Model, spread: Sprea
         `ranges` lacks a column, or has a setup twice.
     """
     require_columns(ranges, "ranges", ("n", "center", "low", "high"))
+    if "setup" in ranges.columns and "setup" not in ranges.index.names:
+        ranges = ranges.set_index("setup")  # as a file of text has it
     if not ranges.index.is_unique:
         twice = ranges.index[ranges.index.duplicated()][0]
         raise UsageError(f"ranges has the setup {twice!r} twice.", "Give one row a setup, indexed by setup.")

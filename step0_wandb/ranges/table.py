@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -121,6 +122,9 @@ def fit_ranges(
 
 def check_parameters(alpha: float, broken_ratio: float) -> None:
     """Raise UsageError for an alpha or a ratio that means nothing."""
+    for name, value in (("alpha", alpha), ("broken_ratio", broken_ratio)):
+        if not isinstance(value, Real):
+            raise UsageError(f"{name} is {value!r}, not a number.", "Give a number, such as 0.001 or 2.")
     if not 0 < alpha < 1:
         raise UsageError(
             f"alpha is {alpha}; it is a share of runs.", "Give a number between 0 and 1, such as 0.001."

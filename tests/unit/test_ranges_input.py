@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -134,3 +136,27 @@ def test_the_frame_is_left_as_it_was():
     judged_by(runs, fit_ranges(runs))
 
     pd.testing.assert_frame_equal(runs, before)
+
+
+def read_back(frame, **how):
+    return pd.read_csv(io.StringIO(frame.to_csv(**how)))
+
+
+def test_a_frame_that_went_through_csv_is_fitted_and_judged_like_the_first():
+    dates = ["2026-01-01", "2026-01-02T03:04:05.123Z", "2026-01-03 00:00:00+02:00"]
+    runs = RUNS.assign(created_at=dates, label=[None, "healthy", None])
+    ranges = fit_ranges(runs)
+    again = read_back(runs, index=False)
+    columns = ["n", "center", "low", "high"]
+    pd.testing.assert_frame_equal(fit_ranges(again)[columns], ranges[columns])
+    judged = judged_by(again, read_back(ranges))
+    pd.testing.assert_frame_equal(judged[columns], judged_by(runs, ranges)[columns])
+
+
+def test_the_setup_may_be_the_index():
+    pd.testing.assert_frame_equal(fit_ranges(RUNS.set_index("setup")), fit_ranges(RUNS))
+
+
+def test_an_alpha_as_text_is_an_error():
+    with pytest.raises(UsageError, match=r"alpha is '0.001', not a number"):
+        fit_ranges(RUNS, alpha="0.001")
