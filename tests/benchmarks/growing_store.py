@@ -222,6 +222,7 @@ def main() -> None:
     parser.add_argument("--setups", type=int, help="default: one for every 100 runs")
     parser.add_argument("--folder", type=Path, default=Path("growing-store"))
     parser.add_argument("--judged", type=int, default=4_000, help="runs that are judged, not copied")
+    parser.add_argument("--sync-only", action="store_true", help="leave out what lists or shows all runs")
     parser.add_argument("--no-refit", action="store_true", help="leave out --refit, which takes a while")
     options = parser.parse_args()
     folder = options.folder
@@ -236,10 +237,13 @@ def main() -> None:
     multiply(folder / "step0.db", times)
     print(f"{options.runs:,} runs in {setups:,} setups, {(folder / 'step0.db').stat().st_size / 1e6:.0f} MB")
     for what, words in steps(folder, refit=not options.no_refit):
+        if options.sync_only and not what.startswith("sync "):
+            continue
         report(what, *words, cwd=folder)
         if what == "sync --refit":
             print(differences(folder / "step0.db", folder / "refit.db"))
-    print(f"page {(folder / 'page.html').stat().st_size / 1e6:.2f} MB")
+    if not options.sync_only:
+        print(f"page {(folder / 'page.html').stat().st_size / 1e6:.2f} MB")
 
 
 if __name__ == "__main__":
