@@ -28,6 +28,7 @@ _QUANTISED = re.compile(
     r"(?:[-_.](?:torch|dist|mcore|megatron|hf|ckpt|converted|merged|dcp|fsdp|bf16|fp16|(?:mx|nv)?fp[48]|int[48]"
     r"|w\d+a\d+|awq|gptq|dynamic|block|tp\d+|pp\d+|ep\d+))+$"
 )
+_TIME = r"\d{4}-?\d\d-?\d\d[-_t]?\d\d[-_:]?\d\d[-_:]?\d\d"
 _LONGEST_COUNT = 9
 """Digits; more are a time or an id."""
 _FIRST_ITERATIONS = frozenset({0, 1})
@@ -221,13 +222,12 @@ def _bare(part: str) -> str:
 @cache
 def _counter() -> re.Pattern[str]:
     words = "|".join(map(re.escape, name_lists()["suffixes"]["counters"]))
-    return re.compile(
-        rf"(?<=.)[-_](?:global[-_]?)?(?:{words})[-_]?\d{{1,{_LONGEST_COUNT - 1}}}$", re.IGNORECASE
-    )
+    count = rf"(?:global[-_]?)?(?:{words})[-_]?\d{{1,{_LONGEST_COUNT - 1}}}"
+    return re.compile(rf"(?<=.)[-_](?:{count}|{_TIME})$", re.IGNORECASE)
 
 
 def _uncounted(part: str) -> str:
-    """Return a part without the number of a checkpoint at its end: ``qwen3-4b-math_step_500``."""
+    """Return a part without the checkpoint's number or time at its end: ``qwen3-4b-math_step_500``."""
     while (shorter := _counter().sub("", part)) != part:
         part = shorter
     return part

@@ -165,6 +165,11 @@ outputs/reverse-text/weights/step_100 | reverse-text
 /ckpts/qwen3-4b-math_checkpoint-225 | qwen3-4b-math
 /ckpts/qwen3-4b-math_iter0000500_torch_dist | qwen3-4b-math
 /data/sft/output_step_500 | /data/sft/output
+/root/models/qwen3-8b_tool_dapo_20251110_101010 | qwen3-8b_tool_dapo
+/root/models/qwen3-8b_tool_dapo-2025-11-10_10-10-10/iter_0000020 | qwen3-8b_tool_dapo
+/models/qwen3-8b-20251110 | qwen3-8b-20251110
+/path/to/model | /path/to
+/path/to/your_model | /path/to/your_model
 # object stores, artifacts, Windows
 s3://models/Qwen3-4B | Qwen3-4B
 s3://models/Qwen3-4B/ | Qwen3-4B
