@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from step0_wandb.app.later_rollouts import with_server_rows
 from step0_wandb.app.pull import pull
+from step0_wandb.app.run_selector import find_run, find_setup
 from step0_wandb.app.sync import profiles_of, read_into
 from step0_wandb.errors import NoStep0Error, SourceError, Step0Error, UsageError
 from step0_wandb.explanations.explanation import Explainer
@@ -304,14 +305,34 @@ def judge_one(
 
 def judge_start(one: OneRun, loaded: Loaded, basis: Basis) -> JudgedRun:
     """Judge the start of a run that was read, and those before it."""
-    run = judge_one(one.record, loaded, basis, facts=one.facts, later=one.later)
+    record, known = _numbered(one, loaded)
+    run = judge_one(record, loaded, basis, facts=one.facts, later=one.later)
     earlier = []
     for before in one.earlier:
         judged = judge_one(before.record, loaded, basis, facts=before.facts)
         start, created_at = before.record.start, before.record.created_at
         earlier.append(EarlierStart(start, created_at, judged.verdict, judged.gap))
-    number = one.record.start
-    return replace(run, start=number, starts=max(number, run.starts), earlier=tuple(earlier) or run.earlier)
+    return replace(run, start=record.start, starts=record.start, earlier=tuple(earlier) or known)
+
+
+def _numbered(one: OneRun, loaded: Loaded) -> tuple[RunRecord, tuple[EarlierStart, ...]]:
+    """Return a run with the number of its start, and the starts before it that the store knows."""
+    record, step0 = one.record, one.facts.step0
+    stored = []
+    if store_exists(loaded.store):
+        with Store.open(loaded.store, mode="read") as store:
+            stored = store.verdicts.runs(keys=[record.key])
+    if not stored:
+        return record, ()
+    (old,) = stored
+    pairs = ((old.ppo_kl, step0.ppo_kl), (old.clip_frac, step0.clip_frac), (old.gap, step0.gap))
+    if all(before is None or repr(before) == repr(now) for before, now in pairs):
+        return replace(record, start=max(record.start, old.start)), old.earlier
+    number = (
+        record.start if record.url is None else max(record.start, old.start + 1)
+    )  # started since the sync
+    known = (*old.earlier, EarlierStart(old.start, old.created_at, old.verdict, old.gap))
+    return replace(record, start=number), tuple(start for start in known if start.start < number)
 
 
 def _stored(loaded: Loaded) -> pd.DataFrame | None:
@@ -322,12 +343,18 @@ def _stored(loaded: Loaded) -> pd.DataFrame | None:
 
 
 def _beside(row: pd.DataFrame, stored: pd.DataFrame | None) -> pd.DataFrame:
-    """Return the stored runs with this one in the place of its stored self; a person's word stays."""
+    """Return the stored runs with this one in the place of its stored self; a person's word on that start stays."""
     import pandas as pd
 
     if stored is None or stored.empty:
         return row
-    same = stored["run"] == row["run"].iloc[0]
+    key, start = row["run"].iloc[0], row["start"].iloc[0]
+    is_before = (stored["run"] == key) & (stored["start"] < start)
+    stored = stored.assign(
+        run=stored["run"].where(~is_before, key + "@" + stored["start"].astype(str)),
+        superseded=stored["superseded"] | is_before,
+    )
+    same = stored["run"] == key
     for name in ("label", "label_why", "label_who"):
         if same.any() and name in stored:
             row[name] = stored.loc[same, name].iloc[0]
@@ -360,41 +387,3 @@ def explain_run(text: str, job: Job) -> Explanation:
         (run,) = store.verdicts.runs(keys=[key])
         found = Explainer(store, profiles).explain(run)
         return Installed(store, Step0Finder(profiles), job.context()).explained(found)
-
-
-def find_setup(store: Store, text: str) -> str:
-    """Return the label of the one setup that a text matches.
-
-    Raises
-    ------
-    UsageError
-        The store has no such setup, or several.
-    """
-    names, wanted = [item.setup for item in store.verdicts.ranges()], text.strip("\"'").lower()
-    hits = (
-        [name for name in names if name == text]
-        or [name for name in names if name.lower().partition(" · ")[2] == wanted]  # all but the profile
-        or [name for name in names if wanted in name.lower()]
-    )
-    if len(hits) == 1:
-        return hits[0]
-    if hits:
-        shown = "; ".join(clean(name) for name in hits)
-        raise UsageError(f"{text!r} matches {len(hits)} setups: {shown}", "Use the full label of one.")
-    raise UsageError(f"No setup matches {text!r}", "`step0-wandb ranges` lists them.")
-
-
-def find_run(store: Store, text: str) -> str:
-    """Return the key of the stored run that a person means.
-
-    Raises
-    ------
-    UsageError
-        The store has no such run, or several.
-    """
-    keys = store.runs.find(text)
-    if len(keys) == 1:
-        return keys[0]
-    if keys:
-        raise UsageError(f"{text!r} names {len(keys)} runs: {', '.join(keys)}", "Give one of these keys.")
-    raise UsageError(f"{text!r} is not in the store {store.path}", "`step0-wandb runs` lists what is.")

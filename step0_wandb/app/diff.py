@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from step0_wandb.app.check import find_run
+from step0_wandb.app.run_selector import find_run
 from step0_wandb.app.sync import job_of, profiles_of
 from step0_wandb.errors import Step0Error, UsageError
 from step0_wandb.explanations.differences import one_line, varies_by_nature

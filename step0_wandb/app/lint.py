@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from step0_wandb.app.check import find_run, read_one
+from step0_wandb.app.check import read_one
+from step0_wandb.app.run_selector import find_run
 from step0_wandb.app.sync import job_of, profiles_of
 from step0_wandb.errors import UsageError
 from step0_wandb.explanations.differences import differences, nearest_setup, one_line

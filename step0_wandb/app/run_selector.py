@@ -1,4 +1,4 @@
-"""Which run a launch script means, whose id it cannot know."""
+"""Which run or setup a person means, and which run a launch script, whose id it cannot know."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from step0_wandb.errors import UsageError
 from step0_wandb.records import ALIVE
+from step0_wandb.text.formatting import clean
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from step0_wandb.store import Store
 
 _SILENT = timedelta(seconds=90)
 """A run that was killed shows as running for minutes; the client gives a sign of life every 30 s."""
@@ -56,3 +60,41 @@ class Newest:
 
 def _begins(value: str, text: str) -> bool:
     return value == text or value.startswith(f"{text}_")
+
+
+def find_setup(store: Store, text: str) -> str:
+    """Return the label of the one setup that a text matches.
+
+    Raises
+    ------
+    UsageError
+        The store has no such setup, or several.
+    """
+    names, wanted = [item.setup for item in store.verdicts.ranges()], text.strip("\"'").lower()
+    hits = (
+        [name for name in names if name == text]
+        or [name for name in names if name.lower().partition(" · ")[2] == wanted]  # all but the profile
+        or [name for name in names if wanted in name.lower()]
+    )
+    if len(hits) == 1:
+        return hits[0]
+    if hits:
+        shown = "; ".join(clean(name) for name in hits)
+        raise UsageError(f"{text!r} matches {len(hits)} setups: {shown}", "Use the full label of one.")
+    raise UsageError(f"No setup matches {text!r}", "`step0-wandb ranges` lists them.")
+
+
+def find_run(store: Store, text: str) -> str:
+    """Return the key of the stored run that a person means.
+
+    Raises
+    ------
+    UsageError
+        The store has no such run, or several.
+    """
+    keys = store.runs.find(text)
+    if len(keys) == 1:
+        return keys[0]
+    if keys:
+        raise UsageError(f"{text!r} names {len(keys)} runs: {', '.join(keys)}", "Give one of these keys.")
+    raise UsageError(f"{text!r} is not in the store {store.path}", "`step0-wandb runs` lists what is.")

@@ -52,7 +52,7 @@ def label(
 
     Example: step0-wandb label q06s0180 healthy --why "new image, checked by hand"
     """
-    from step0_wandb.app.check import find_run
+    from step0_wandb.app.run_selector import find_run
     from step0_wandb.store import Label, Retraction
 
     if clear == (word is not None):
@@ -88,7 +88,7 @@ def accept(
 
     Example: step0-wandb accept "Qwen3-1.7B" --why "new attention kernel"
     """
-    from step0_wandb.app.check import find_setup
+    from step0_wandb.app.run_selector import find_setup
     from step0_wandb.store import Accept, Retraction
 
     if clear and why:

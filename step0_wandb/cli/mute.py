@@ -34,7 +34,7 @@ def mute(
 
     Example: step0-wandb mute "Qwen3-1.7B" --for 7d
     """
-    from step0_wandb.app.check import find_setup
+    from step0_wandb.app.run_selector import find_setup
     from step0_wandb.store import Mute, Retraction
 
     if sum((clear, span is not None, until is not None)) != 1:
