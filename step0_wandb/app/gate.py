@@ -75,7 +75,7 @@ class Patience:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _FoundRun:
     """A run whose step 0 is there, or that ended without one, policy by policy, and where it is read."""
 
     records: tuple[RunRecord, ...]
@@ -156,14 +156,14 @@ class Gate:
         """
         return self._found(text, newest).records
 
-    def _found(self, text: str, newest: Newest | None) -> _Found:
+    def _found(self, text: str, newest: Newest | None) -> _FoundRun:
         text = safe_text(text)
         address = self._address(text)
         if isinstance(address, LocalAddress):
             address = self._moved_on(address)
-            return _Found(self._step0(address, newest), address)
+            return _FoundRun(self._step0(address, newest), address)
         if address.run_id is not None:
-            return _Found(self._step0(address), address)
+            return _FoundRun(self._step0(address), address)
         if newest is None:
             raise UsageError(
                 f"{text} is a whole project, and gate waits for one run",
@@ -194,7 +194,7 @@ class Gate:
             record = store.runs.record(keys[0]) if len(keys) == 1 else None
         return record.key if record and record.url else None
 
-    def _newest_of(self, project: RemoteAddress, newest: Newest) -> _Found:
+    def _newest_of(self, project: RemoteAddress, newest: Newest) -> _FoundRun:
         """Return the newest run that matches; what was over when the gate began is of an earlier launch."""
         self._patience.told(f"waiting for a run of {project} with {newest}")
         over: set[str] | None = set() if newest.over else None
@@ -216,7 +216,7 @@ class Gate:
             if fresh:
                 run = max(fresh, key=lambda node: (node.created_at or newest.since, node.name))
                 address = replace(project, run_id=run.name)
-                return _Found(self._step0(address), address)
+                return _FoundRun(self._step0(address), address)
             self._rest(
                 project,
                 f"No run of {project} with {newest} appeared within {span_text(self._patience.timeout)}",

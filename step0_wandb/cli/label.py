@@ -14,7 +14,7 @@ from step0_wandb.errors import UsageError
 from step0_wandb.text.formatting import clean
 
 
-class Word(StrEnum):
+class LabelChoice(StrEnum):
     """The labels of the command line."""
 
     healthy = "healthy"
@@ -43,7 +43,9 @@ Why = Annotated[str | None, typer.Option("--why", metavar="TEXT", help="The reas
 def label(
     session: Session,
     run: Run,
-    word: Annotated[Word | None, typer.Argument(metavar="healthy|broken|exclude", help="The label.")] = None,
+    word: Annotated[
+        LabelChoice | None, typer.Argument(metavar="healthy|broken|exclude", help="The label.")
+    ] = None,
     why: Why = None,
     *,
     clear: Annotated[bool, typer.Option("--clear", help="Remove the label.")] = False,

@@ -21,7 +21,7 @@ FLUSH_S = 0.1
 """How often the client writes to disk: what a run that still runs has logged must be there at the end."""
 
 
-class Clock:
+class ManualClock:
     """A clock that stands where it is put; the client asks `time.time` when a run begins."""
 
     def __init__(self, now: float) -> None:
@@ -32,7 +32,7 @@ class Clock:
         return self.now
 
 
-def write(directory: dict[str, Any], root: str, clock: Clock) -> None:
+def write(directory: dict[str, Any], root: str, clock: ManualClock) -> None:
     """Write one run directory."""
     clock.now = directory["start"]
     run = wandb.init(
@@ -85,7 +85,7 @@ def main() -> None:
     plan = json.load(sys.stdin)
     # What Amazon SageMaker sets must not reach the runs either.
     wandb.setup(wandb.Settings(sagemaker_disable=True))
-    clock = Clock(time.time())
+    clock = ManualClock(time.time())
     with mock.patch.object(time, "time", clock):
         for directory in plan["directories"]:
             write(directory, plan["root"], clock)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from step0_wandb.plots.runs import Limits, Run
+    from step0_wandb.plots.runs import RangeLimits, Run
 
 ROW_HEIGHT_IN = 0.62
 STRIP = 0.36
@@ -77,7 +77,7 @@ def _spread(row: int, amount: int) -> list[float]:
     return [row + step * (place - (amount - 1) / 2) for place in range(amount)]
 
 
-def _band(ax: Axes, limits: Limits, row: int) -> None:
+def _band(ax: Axes, limits: RangeLimits, row: int) -> None:
     heights = [row - STRIP, row + STRIP]
     if limits.high > 0:
         low = limits.low if limits.low > 0 else ax.get_xlim()[0]

@@ -58,7 +58,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RangeLimits:
     """A range; NaN where there is none."""
 
     low: float
@@ -113,12 +113,12 @@ def plain(text: str, limit: int) -> str:
     return shorten(clean(text), limit).replace("$", r"\$")
 
 
-def read_limits(ranges: pd.DataFrame) -> dict[str, Limits]:
+def read_limits(ranges: pd.DataFrame) -> dict[str, RangeLimits]:
     """Return the range of every setup."""
     need(ranges, "low", "center", "high")
     columns = [ranges[name].astype(float).tolist() for name in ("low", "center", "high")]
     return {
-        str(setup): Limits(low, center, high)
+        str(setup): RangeLimits(low, center, high)
         for setup, low, center, high in zip(ranges.index, *columns, strict=True)
     }
 

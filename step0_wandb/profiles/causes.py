@@ -94,7 +94,7 @@ def _check_name(name: str) -> str:
     return name
 
 
-class _Entry(schema.Table):
+class _Entry(schema.ProfileTable):
     """One cause as the catalogue has it."""
 
     name: str
@@ -117,7 +117,7 @@ class _Entry(schema.Table):
         return Cause(self.name, _filled(self.says, scope), self.do, self.rank, contradicts)
 
 
-class _Blind(schema.Table):
+class _Blind(schema.ProfileTable):
     """Something that step 0 cannot see."""
 
     name: str
@@ -125,7 +125,7 @@ class _Blind(schema.Table):
     says: str
 
 
-class _Catalogue(schema.Table):
+class _Catalogue(schema.ProfileTable):
     beside: dict[str, tuple[str, ...]]
     cause: tuple[_Entry, ...]
     blind: tuple[_Blind, ...]

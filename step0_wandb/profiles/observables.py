@@ -28,7 +28,7 @@ SEEDS = tuple(map(Expression.parse, ("seed", "rollout_seed", "data.seed")))
 """What frameworks call the seed that decides which prompts a run draws."""
 
 
-class Limits(schema.Table):
+class Limits(schema.ProfileTable):
     """Where a number must lie where `when` holds; the first that holds counts.
 
     Attributes
@@ -46,7 +46,7 @@ class Limits(schema.Table):
     broken_high: float | None = None
 
 
-class Definition(schema.Table):
+class Definition(schema.ProfileTable):
     """What must hold for an observable, whatever the framework.
 
     Attributes
@@ -86,7 +86,7 @@ class Definition(schema.Table):
         return self
 
 
-class Prompts(schema.Table):
+class Prompts(schema.ProfileTable):
     """Which prompts a run answers, and how long it may: runs that differ in them show other rewards and lengths.
 
     Attributes
@@ -104,7 +104,7 @@ class Prompts(schema.Table):
     count: schema.Expr | None = None
 
 
-class Observable(schema.Table):
+class Observable(schema.ProfileTable):
     """An observable as one framework logs it.
 
     Attributes
@@ -201,7 +201,7 @@ class Observable(schema.Table):
         )
 
 
-class _Catalog(schema.Table):
+class _Catalog(schema.ProfileTable):
     observable: tuple[Definition, ...]
 
 

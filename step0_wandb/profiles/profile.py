@@ -33,7 +33,7 @@ CLIP_FRAC_LIMIT = 1e-10
 CLIP_FRAC_BROKEN_FROM = 5e-2
 
 
-class Profile(schema.Table):
+class Profile(schema.ProfileTable):
     """How one framework names its metrics, step and config keys; see the TOML files next to this one."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
@@ -56,7 +56,7 @@ class Profile(schema.Table):
     gpus: schema.Gpus | None = None
     weights: schema.Weights | None = None
     switch: tuple[schema.Switch, ...] = ()
-    launch: schema.Launch = schema.Launch()
+    launch: schema.LaunchSigns = schema.LaunchSigns()
     console: schema.Console | None = None
     prompts: observables.Prompts = observables.Prompts()
     observable: tuple[observables.Observable, ...] = ()

@@ -39,7 +39,7 @@ ALWAYS = Expression.parse("1")
 NEVER = Expression.parse("0")
 
 
-class Table(BaseModel):
+class ProfileTable(BaseModel):
     """A table that knows its keys and refuses others."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
@@ -59,7 +59,7 @@ In nats, as a probability, or above a ratio of 1. verl's documentation calls a K
 """
 
 
-class GapMetric(Table):
+class GapMetric(ProfileTable):
     """One metric that measures the gap.
 
     Attributes
@@ -109,7 +109,7 @@ class GapMetric(Table):
         return "signed-mean" if self.signed else "mean-abs"
 
 
-class Metrics(Table):
+class Metrics(ProfileTable):
     """The metric names of the checks; the first name that a row has counts.
 
     Attributes
@@ -152,7 +152,7 @@ class Metrics(Table):
         return self
 
 
-class Step(Table):
+class Step(ProfileTable):
     """Where a row carries its step, and which step is the first.
 
     Attributes
@@ -175,7 +175,7 @@ class Step(Table):
         return step if step is not None and math.isfinite(step) else None
 
 
-class SetupKey(Table):
+class SetupKey(ProfileTable):
     """One part of a setup: a value of the config, and the value that needs no mention.
 
     Attributes
@@ -190,7 +190,7 @@ class SetupKey(Table):
     needed: bool = False
 
 
-class ExactRule(Table):
+class ExactRule(ProfileTable):
     """How ``ppo_kl`` and ``clip_frac`` apply where `when` holds; the first rule that holds decides.
 
     Attributes
@@ -219,7 +219,7 @@ class ExactRule(Table):
         return self
 
 
-class GapRule(Table):
+class GapRule(ProfileTable):
     """How the gap applies where `when` holds."""
 
     kind: Literal["range", "zero", "vacuous", "skipped"]
@@ -227,14 +227,14 @@ class GapRule(Table):
     why: str = ""
 
 
-class Because(Table):
+class Because(ProfileTable):
     """A sentence that is true of a run where `when` holds."""
 
     when: Expr
     why: str
 
 
-class Rollouts(Table):
+class Rollouts(ProfileTable):
     """Where rollouts begin among the optimizer steps.
 
     Attributes
@@ -262,20 +262,20 @@ class Rollouts(Table):
     grad_norm: tuple[str, ...] = ()
 
 
-class Gpus(Table):
+class Gpus(ProfileTable):
     """How many GPUs a run uses."""
 
     count: Expr
 
 
-class More(Table):
+class More(ProfileTable):
     """A flag that a comparison of the weights needs too where `when` holds."""
 
     when: Expr
     add: str
 
 
-class Weights(Table):
+class Weights(ProfileTable):
     """How the framework itself compares the weights of trainer and engine, before the first rollout.
 
     Attributes
@@ -303,7 +303,7 @@ class Weights(Table):
         return tuple(text.format(more=more) for text in self.add)
 
 
-class Switch(Table):
+class Switch(ProfileTable):
     """What a user can set so that a check applies or a metric is logged.
 
     Attributes
@@ -340,7 +340,7 @@ class Switch(Table):
         return self.why or f"{title} logs {what} with {self.set}"
 
 
-class Launch(Table):
+class LaunchSigns(ProfileTable):
     """How a launch of the framework is known before it has logged anything.
 
     Attributes
@@ -362,7 +362,7 @@ class Launch(Table):
     defaults_when: Expr = ALWAYS
 
 
-class Console(Table):
+class Console(ProfileTable):
     """How the framework prints a training step to its log.
 
     Attributes

@@ -199,7 +199,9 @@ def _frame(judged: Columns, row: Ints, model: Model, spread: Spread) -> pd.DataF
     p = _p_value(judged, gap, spread, history.setup[row])
     side = np.where(gap > high, 1.0, np.where(gap < low, -1.0, 0.0))
     alpha = spread.alpha[history.setup[row]]
-    outside = _reluctant(side, ratio, p, alpha, Memory(history.was_healthy[row], history.was_flagged[row]))
+    outside = _reluctant(
+        side, ratio, p, alpha, EarlierVerdicts(history.was_healthy[row], history.was_flagged[row])
+    )
     moved = np.exp(mean[of] - mean[levels.judged_by[of]])
     index = pd.Index(row)
     columns = {
@@ -224,7 +226,7 @@ def _frame(judged: Columns, row: Ints, model: Model, spread: Spread) -> pd.DataF
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class EarlierVerdicts:
     """What an earlier judgement said of each run."""
 
     healthy: Bools
@@ -236,7 +238,7 @@ RELUCTANCE: Final = 3.0
 every run of another setup the ranges move a little."""
 
 
-def _reluctant(outside: Floats, ratio: Floats, p: Floats, alpha: Floats, before: Memory) -> Floats:
+def _reluctant(outside: Floats, ratio: Floats, p: Floats, alpha: Floats, before: EarlierVerdicts) -> Floats:
     """Return the side on which each run lies outside, 0 for none, given what was said of it before."""
     stays = before.healthy & (p >= alpha / RELUCTANCE)
     flagged = before.flagged & (p <= alpha * RELUCTANCE)

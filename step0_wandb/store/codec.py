@@ -124,7 +124,7 @@ class Template:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class TemplateDelta:
     """What turns a template into a document.
 
     Attributes
@@ -169,7 +169,7 @@ def flatten(document: Mapping[str, Json]) -> Leaves:
     return leaves
 
 
-def compare(leaves: Leaves, template: Template) -> Difference:
+def compare(leaves: Leaves, template: Template) -> TemplateDelta:
     """Return what turns `template` into the document with these leaves."""
     common = template.leaves
     changed: dict[int, Json] = {}
@@ -184,7 +184,7 @@ def compare(leaves: Leaves, template: Template) -> Difference:
     removed: list[int] = []
     if len(leaves) - len(added) < len(common):
         removed = [at for at, path in enumerate(template.paths) if path not in leaves]
-    return Difference(dict(sorted(changed.items())), removed, added, words + len(removed) + len(added))
+    return TemplateDelta(dict(sorted(changed.items())), removed, added, words + len(removed) + len(added))
 
 
 def restore(body: bytes, template: Template, only: Iterable[int] | None = None) -> dict[str, Json]:

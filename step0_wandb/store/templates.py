@@ -12,7 +12,7 @@ from sqlalchemy import insert, select
 
 from step0_wandb.records import CheckPlan, ObservableRule, Rule
 from step0_wandb.store import schema
-from step0_wandb.store.codec import Difference, Template, compare, flatten, parsed, restore
+from step0_wandb.store.codec import Template, TemplateDelta, compare, flatten, parsed, restore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,7 +74,7 @@ class Templates:
         best = self._nearest(leaves, recent)
         if best is None or (best.difference.words > max(FEW, FAR * len(leaves)) and self._spare[kind] >= 1):
             self._spare[kind] -= 1
-            best = _Match(self._add(kind, Template(leaves)), Difference({}, [], [], 0))
+            best = _Match(self._add(kind, Template(leaves)), TemplateDelta({}, [], [], 0))
         if best.template in recent:
             recent.remove(best.template)
         recent.insert(0, best.template)
@@ -137,7 +137,7 @@ class Templates:
 @dataclass(frozen=True, slots=True)
 class _Match:
     template: int
-    difference: Difference
+    difference: TemplateDelta
 
     @property
     def cost(self) -> tuple[int, int]:

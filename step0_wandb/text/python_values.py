@@ -110,7 +110,7 @@ def parse(text: str, start: int = 0) -> Parsed:
     >>> parse("{'train/ppo_kl': tensor(0.), 'gap': np.float64(nan)} and more").value
     {'train/ppo_kl': 0.0, 'gap': nan}
     """
-    return _Reader(text).value(start, 0)
+    return _LiteralReader(text).value(start, 0)
 
 
 def fields(text: str) -> dict[str, Value] | None:
@@ -128,7 +128,7 @@ def fields(text: str) -> dict[str, Value] | None:
     """
     if len(text) > _LONGEST_OBJECT or not _OBJECT.match(text):
         return None
-    reader = _Reader(text)
+    reader = _LiteralReader(text)
     try:
         found = reader.value(0, 0) if not _FIELD.match(text) else reader.spaced_fields()
     except LiteralError:
@@ -146,7 +146,7 @@ def _without_opaque(value: dict[str, Value]) -> dict[str, Value]:
     }
 
 
-class _Reader:
+class _LiteralReader:
     """A recursive-descent reader; every method takes the position that it starts at."""
 
     def __init__(self, text: str) -> None:

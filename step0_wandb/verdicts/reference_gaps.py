@@ -13,7 +13,7 @@ from step0_wandb.profiles.model_names import names_with
 from step0_wandb.text.formatting import count, number, ratio
 
 
-class Published(schema.Table):
+class PublishedGap(schema.ProfileTable):
     """A gap at step 0 that somebody published.
 
     Attributes
@@ -63,20 +63,20 @@ class Published(schema.Table):
         return f"x{ratio(gap / self.low)} the smallest" if gap < self.low else "inside"
 
 
-class _Catalogue(schema.Table):
-    published: tuple[Published, ...]
+class _PublishedGaps(schema.ProfileTable):
+    published: tuple[PublishedGap, ...]
 
 
 @cache
-def _catalogue() -> _Catalogue:
+def _catalogue() -> _PublishedGaps:
     text = (
         resources.files("step0_wandb").joinpath("verdicts", "reference_gaps.toml").read_text(encoding="utf-8")
     )
-    return _Catalogue.model_validate(tomllib.loads(text))
+    return _PublishedGaps.model_validate(tomllib.loads(text))
 
 
 @lru_cache(maxsize=4096)
-def published_for(setup: str | None) -> tuple[Published, ...]:
+def published_for(setup: str | None) -> tuple[PublishedGap, ...]:
     """Return what is published for a setup, given by its label.
 
     Profile, model and every other part of the label must agree; a setup of another gap metric than the

@@ -10,7 +10,7 @@ import pytest
 from step0_wandb.app.check import basis_of, judge_one, read_one
 from step0_wandb.publish import wandb as write_back
 from step0_wandb.publish.wandb import process
-from step0_wandb.publish.wandb.process import Job, Login
+from step0_wandb.publish.wandb.process import Login, WriteJob
 from step0_wandb.publish.wandb.report import GENERATED, MARK, TITLE
 from step0_wandb.publish.wandb.state import State
 from step0_wandb.publish.wandb.state_document import read_state
@@ -504,13 +504,13 @@ def test_a_key_that_may_only_read_is_told_once_and_hides_no_verdict(lab, server)
 
 
 def test_a_client_that_takes_too_long_is_ended_at_the_deadline(server):
-    job = Job("lab", "rl", state=State("lab/rl", NOW))
+    job = WriteJob("lab", "rl", state=State("lab/rl", NOW))
     failures = process.write(job, Login(server.url, server.api_key), environ={}, deadline_s=0.2)
     assert failures == {"": "not done within 0.2 s"}
 
 
 def test_a_server_that_is_not_there_ends_in_one_line(server):
-    job = Job("lab", "rl", state=State("lab/rl", NOW))
+    job = WriteJob("lab", "rl", state=State("lab/rl", NOW))
     login = Login("http://127.0.0.1:9", server.api_key)
     failures = process.write(job, login, environ={}, deadline_s=60)
     assert "connection refused" in failures[""]

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from step0_wandb.publish.wandb.state import Claim, Scope, State, export_state, merge_state
+from step0_wandb.publish.wandb.state import Claim, ProjectScope, State, export_state, merge_state
 from step0_wandb.publish.wandb.state_document import DamagedStateError, NewerStateError, read_state
 from step0_wandb.store import NOWHERE, Accept, Label, Mute, Retraction, Store
 from tests.support.judged import judged, setup_range
@@ -109,7 +109,7 @@ def assert_survived(text, store):
         assert said.isprintable()
         assert len(said) < 400
         return False
-    scope = Scope("team/rl", others=frozenset({"team/sft"}))
+    scope = ProjectScope("team/rl", others=frozenset({"team/sft"}))
     merge_state(store, scope, state, now=NOW)
     merge_state(store, scope, state, now=NOW + timedelta(days=1))
     assert store.people.labels()["team/sft/cc33"].why == "mine"
@@ -146,9 +146,9 @@ def test_a_state_about_another_project_changes_nothing_there():
 
 def test_a_mute_of_a_setup_that_has_runs_in_another_project_is_not_this_ones_to_say():
     with known_store() as store:
-        merge_state(store, Scope("team/other"), read_state(json.dumps(FULL)), now=NOW)
+        merge_state(store, ProjectScope("team/other"), read_state(json.dumps(FULL)), now=NOW)
         assert (store.people.mutes(), store.people.accepts()) == ({}, {})
-        merge_state(store, Scope("team/rl"), read_state(json.dumps(FULL)), now=NOW)
+        merge_state(store, ProjectScope("team/rl"), read_state(json.dumps(FULL)), now=NOW)
         assert list(store.people.mutes()) == [SETUP]
 
 
@@ -157,7 +157,7 @@ def test_what_is_dated_ahead_does_not_stand_for_ever():
     gone = {"what": "label", "name": "team/rl/aa11", "at": "2199-01-01T00:00:00Z"}
     state = read_state(json.dumps(FULL | {"labels": [ahead], "retractions": [gone]}))
     with known_store() as store:
-        merge_state(store, Scope("team/rl"), state, now=NOW)
+        merge_state(store, ProjectScope("team/rl"), state, now=NOW)
         assert store.people.labels()["team/rl/aa11"].at == NOW
         assert store.people.retractions() == ()
 
@@ -167,11 +167,11 @@ def test_retractions_expire_and_many_of_them_take_no_time():
     state = read_state(json.dumps(FULL | {"retractions": many}))
     with known_store() as store:
         began = time.process_time()
-        merge_state(store, Scope("team/rl"), state, now=NOW)
+        merge_state(store, ProjectScope("team/rl"), state, now=NOW)
         assert time.process_time() - began < 2
         assert len(store.people.retractions()) == 2000
         runs = store.verdicts.runs()
-        later = export_state(store, Scope("team/rl"), runs, now=NOW + timedelta(days=181))
+        later = export_state(store, ProjectScope("team/rl"), runs, now=NOW + timedelta(days=181))
         assert later.retractions == ()
 
 

@@ -1,10 +1,10 @@
 import pytest
 
 from step0_wandb.profiles import load_profiles
-from step0_wandb.verdicts.reference_gaps import Published, _catalogue, published_for
+from step0_wandb.verdicts.reference_gaps import PublishedGap, _catalogue, published_for
 
-RANGE = Published(profile="miles", model="M", low=0.0148, high=0.0157, runs=17, source="a guide")
-SINGLE = Published(profile="miles", model="M", low=0.0136, source="a guide")
+RANGE = PublishedGap(profile="miles", model="M", low=0.0148, high=0.0157, runs=17, source="a guide")
+SINGLE = PublishedGap(profile="miles", model="M", low=0.0136, source="a guide")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from step0_wandb.publish.wandb.state import (
     Claim,
-    Scope,
+    ProjectScope,
     State,
     export_state,
     fingerprint,
@@ -167,10 +167,10 @@ def test_what_one_store_knows_another_one_takes_over():
         alerted=[ALERT],
     )
     runs = first.verdicts.runs()
-    travelling = read_state(written(export_state(first, Scope("team/rl"), runs, now=NOW)))
+    travelling = read_state(written(export_state(first, ProjectScope("team/rl"), runs, now=NOW)))
     second = Store.open(NOWHERE, mode="copy")
-    merge_state(second, Scope("team/rl"), travelling, now=NOW)
-    merge_state(second, Scope("team/rl"), travelling, now=NOW)
+    merge_state(second, ProjectScope("team/rl"), travelling, now=NOW)
+    merge_state(second, ProjectScope("team/rl"), travelling, now=NOW)
     for what in ("labels", "accepts", "mutes", "retractions"):
         assert getattr(second.people, what)() == getattr(first.people, what)() != {}
     assert second.outbox.sent() == first.outbox.sent() == [ALERT]
@@ -191,7 +191,7 @@ def test_of_two_words_on_the_same_thing_the_later_one_stays(at, kept):
         accepts=(Accept(SETUP, "new", "mia", LATER),),
         mutes=(Mute(SETUP, LATER + timedelta(days=1), "new", LATER),),
     )
-    merge_state(known, Scope("team/rl"), news, now=LATER)
+    merge_state(known, ProjectScope("team/rl"), news, now=LATER)
     assert known.people.labels()["team/rl/aa11"].why == kept
     assert known.people.accepts()[SETUP].why == kept
     assert known.people.mutes()[SETUP].who == kept
@@ -211,8 +211,8 @@ def test_what_one_store_took_back_no_other_brings_back_unless_it_was_said_again(
     )
     retractions = (Retraction("label", "team/rl/aa11", taken_back), Retraction("mute", SETUP, taken_back))
     first, second = (store(*words), store(*retractions))[:: 1 if mine == "word" else -1]
-    travelling = export_state(second, Scope("team/rl"), second.verdicts.runs(), now=NOW)
-    merge_state(first, Scope("team/rl"), travelling, now=NOW)
+    travelling = export_state(second, ProjectScope("team/rl"), second.verdicts.runs(), now=NOW)
+    merge_state(first, ProjectScope("team/rl"), travelling, now=NOW)
     assert (list(first.people.labels()), list(first.people.mutes())) == (
         ["team/rl/aa11"] * kept,
         [SETUP] * kept,
@@ -228,23 +228,26 @@ def test_a_tag_speaks_on_whatever_was_taken_back_in_a_shell():
 
 def test_a_word_from_the_shell_beats_a_tag_and_a_tag_does_not_travel():
     known = store(Label("team/rl/aa11", "broken", "", BY_TAG, LATER))
-    assert export_state(known, Scope("team/rl"), known.verdicts.runs(), now=NOW).labels == ()
-    merge_state(known, Scope("team/rl"), FULL, now=NOW)
+    assert export_state(known, ProjectScope("team/rl"), known.verdicts.runs(), now=NOW).labels == ()
+    merge_state(known, ProjectScope("team/rl"), FULL, now=NOW)
     assert known.people.labels()["team/rl/aa11"].label == "healthy"
 
 
 def test_a_mute_that_is_over_is_not_taken_over():
     known = store()
-    merge_state(known, Scope("team/rl"), FULL, now=LATER)
+    merge_state(known, ProjectScope("team/rl"), FULL, now=LATER)
     assert known.people.mutes() == {}
 
 
 @pytest.mark.parametrize(
     ("share", "mine"),
     [
-        (Scope("team/rl", others=frozenset({"team/sft"}), takes_rest=True), "rl disk"),
-        (Scope("team/sft", others=frozenset({"team/rl"})), "sft"),
-        (Scope("team/health", others=frozenset({"team/rl", "team/sft"}), everything=True), "rl sft disk"),
+        (ProjectScope("team/rl", others=frozenset({"team/sft"}), takes_rest=True), "rl disk"),
+        (ProjectScope("team/sft", others=frozenset({"team/rl"})), "sft"),
+        (
+            ProjectScope("team/health", others=frozenset({"team/rl", "team/sft"}), everything=True),
+            "rl sft disk",
+        ),
     ],
 )
 def test_a_project_gets_the_words_on_its_own_runs_and_the_first_one_those_on_runs_of_no_project(share, mine):
@@ -262,8 +265,8 @@ def test_a_setup_goes_where_its_runs_are():
     accepts = [Accept(setup, "", "mia", NOW) for setup in (SETUP, "elsewhere", "gone")]
     known = store(*accepts)
     runs = known.verdicts.runs()
-    first = export_state(known, Scope("team/rl", takes_rest=True), runs, now=NOW)
-    other = export_state(known, Scope("team/sft", others=frozenset({"team/rl"})), [], now=NOW)
+    first = export_state(known, ProjectScope("team/rl", takes_rest=True), runs, now=NOW)
+    other = export_state(known, ProjectScope("team/sft", others=frozenset({"team/rl"})), [], now=NOW)
     assert [item.setup for item in first.ranges] == [SETUP]
     assert {item.setup for item in first.accepts} == {SETUP, "gone"}
     assert other.accepts == other.ranges == ()

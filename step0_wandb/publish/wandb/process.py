@@ -32,7 +32,7 @@ _ERROR = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class WriteJob:
     """What to write into one project; a part that is None is not written.
 
     Attributes
@@ -84,7 +84,7 @@ class Login:
     key: str = field(repr=False)
 
 
-def write(job: Job, login: Login, *, environ: Mapping[str, str], deadline_s: float) -> dict[str, str]:
+def write(job: WriteJob, login: Login, *, environ: Mapping[str, str], deadline_s: float) -> dict[str, str]:
     """Write a job's parts in a process of its own; return what failed and why, by part ("": all of it).
 
     That the client reports no failure does not mean that a part has arrived: it goes on after an upload

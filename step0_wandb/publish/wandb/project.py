@@ -234,7 +234,7 @@ class ProjectSync:
         marks, report = content.marks, self.memory.report
         tables = content.tables if "tables" in shown else None
         picture = draw_gaps(content.runs, content.state.ranges) if tables else None
-        job = process.Job(
+        job = process.WriteJob(
             entity=self.target.address.entity,
             project=self.target.address.project,
             tables=tables and replace(tables, written=marks["tables"]),
@@ -260,7 +260,7 @@ class ProjectSync:
         """Write the state, and again while other machines have written something else meanwhile."""
         for attempt in range(ROUNDS):
             state = self._state(claims)
-            job = process.Job(self.target.address.entity, self.target.address.project, state=state)
+            job = process.WriteJob(self.target.address.entity, self.target.address.project, state=state)
             if failures := self._send(job):
                 return dict(failures)
             if not self._shows(lambda token=state.token: self.met() and token in self._arrived):  # type: ignore[misc]
@@ -292,7 +292,7 @@ class ProjectSync:
                 return True
         return False
 
-    def _send(self, job: process.Job) -> Mapping[str, str]:
+    def _send(self, job: process.WriteJob) -> Mapping[str, str]:
         """Let the wandb client write a job; return what failed, by part, or under "" all of it."""
         places, account = self.context.places, find_account(self.context.places)
         login = process.Login(account.server.base_url, account.key)

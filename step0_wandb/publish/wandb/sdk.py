@@ -74,7 +74,7 @@ def write(job: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     Parameters
     ----------
     job : mapping
-        As `process.Job` gives it.
+        As `process.WriteJob` gives it.
     """
     answers: list[dict[str, str]] = []
     with own_run(job) as run:

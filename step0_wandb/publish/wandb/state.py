@@ -40,7 +40,7 @@ _OF_ONE_VERSION: Final = ("written_at", "written", "writer", "token", "claims", 
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ProjectScope:
     """Which runs of a store belong to one project that a sync writes to.
 
     Attributes
@@ -136,7 +136,7 @@ class State:
         return fingerprint(self.document() | own)
 
 
-def export_state(store: Store, scope: Scope, runs: Sequence[JudgedRun], *, now: datetime) -> State:
+def export_state(store: Store, scope: ProjectScope, runs: Sequence[JudgedRun], *, now: datetime) -> State:
     """Return what of a store one project's state holds.
 
     Parameters
@@ -190,7 +190,7 @@ def _newest(items: list[_Item], most: int, at: Callable[[_Item], Any]) -> tuple[
     return tuple([item for item in items if at(item) >= limit][:most])
 
 
-def merge_state(store: Store, scope: Scope, state: State, *, now: datetime) -> None:
+def merge_state(store: Store, scope: ProjectScope, state: State, *, now: datetime) -> None:
     """Take over what another store knows; of several labels on the same run the latest stays.
 
     A removal counts as one. So the stores of several machines that sync one project come to know the
@@ -230,7 +230,7 @@ def merge_state(store: Store, scope: Scope, state: State, *, now: datetime) -> N
         store.outbox.restore(item for item in state.alerted if _is_own(item, scope, own))
 
 
-def _is_own(item: Mapping[str, Json], scope: Scope, own: _OwnSetups) -> bool:
+def _is_own(item: Mapping[str, Json], scope: ProjectScope, own: _OwnSetups) -> bool:
     name = str(item["subject"])
     is_setup = Subject(name, cast("AlertLevel", item["level"])).is_setup
     return own.has(name) if is_setup else scope.has(name)
@@ -239,7 +239,7 @@ def _is_own(item: Mapping[str, Json], scope: Scope, own: _OwnSetups) -> bool:
 class _OwnSetups:
     """The setups whose stored runs all belong to one project."""
 
-    def __init__(self, store: Store, scope: Scope) -> None:
+    def __init__(self, store: Store, scope: ProjectScope) -> None:
         self._foreign = {setup for setup, home in store.runs.setup_projects() if not scope.has_project(home)}
 
     def has(self, setup: str) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from step0_wandb.errors import UsageError
-from step0_wandb.publish.wandb.state import Scope
+from step0_wandb.publish.wandb.state import ProjectScope
 from step0_wandb.wandb_api.address import RemoteAddress, parse_address, safe_text
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Target:
         The sources that name it.
     """
 
-    scope: Scope
+    scope: ProjectScope
     shows: bool
     shares: bool = True
     texts: tuple[str, ...] = ()
@@ -87,9 +87,9 @@ def _at_home(home: str, shown: str | None, loaded: Loaded, texts: tuple[str, ...
     """Yield the home of all sources, and the project that the report goes to where it is another one."""
     report = loaded.settings.report
     shows = report.wandb == "same" or shown == home
-    yield Target(Scope(home, everything=True), shows=shows, shares=report.state, texts=texts)
+    yield Target(ProjectScope(home, everything=True), shows=shows, shares=report.state, texts=texts)
     if shown and shown != home:
-        yield Target(Scope(shown, everything=True), shows=True, shares=False, texts=texts)
+        yield Target(ProjectScope(shown, everything=True), shows=True, shares=False, texts=texts)
 
 
 def _each(named: Mapping[str, list[str]], shown: str | None, loaded: Loaded) -> Iterator[Target]:
@@ -97,7 +97,7 @@ def _each(named: Mapping[str, list[str]], shown: str | None, loaded: Loaded) -> 
     names = list(dict.fromkeys([*named, *([shown] if shown else [])]))
     for name in names:
         yield Target(
-            Scope(
+            ProjectScope(
                 name,
                 others=frozenset(names) - {name},
                 takes_rest=name == names[0],
@@ -128,7 +128,7 @@ def shown_in(known: Sequence[Target], text: str | None, *, shares: bool) -> tupl
         return shown
     project = project_of(text, "--wandb")
     same = tuple(target for target in shown if str(target) == project)
-    return same or (Target(Scope(project, everything=True), shows=True, shares=shares),)
+    return same or (Target(ProjectScope(project, everything=True), shows=True, shares=shares),)
 
 
 def project_of(text: str, origin: str) -> str:

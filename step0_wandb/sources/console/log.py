@@ -87,7 +87,7 @@ def read_stream(
     NoStep0Error
         No profile reads the log surely.
     """
-    reader = _Reader(stream, finder)
+    reader = _LogReader(stream, finder)
     reader.read(enough)
     state = "finished" if reader.log.ended else "running"
     config = launch_config(reader.log.head.decode("utf-8", errors="replace"))
@@ -150,7 +150,7 @@ class _Start:
         return self.last > step or any(repr(values[name]) != repr(self.values[name]) for name in shared)
 
 
-class _Reader:
+class _LogReader:
     """Reads one log.
 
     Attributes

@@ -22,7 +22,7 @@ _PREFIXES = ("no-", "no_")
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class LaunchSetting:
     """One thing that a command line sets.
 
     Attributes
@@ -56,7 +56,7 @@ class CommandLine:
     """
 
     program: str
-    settings: tuple[Setting, ...]
+    settings: tuple[LaunchSetting, ...]
     has_extra: bool
 
 
@@ -114,19 +114,19 @@ def _is_script(text: str) -> bool:
     return text.endswith(".py") and not text.startswith("-")
 
 
-def _settings(words: Sequence[Word]) -> Iterator[Setting]:
+def _settings(words: Sequence[Word]) -> Iterator[LaunchSetting]:
     at = 0
     while at < len(words):
         word = words[at]
         following = words[at + 1].text if at + 1 < len(words) else "--"
         at += 1
         if word.text == "@":
-            yield Setting("", following, word.maybe, is_file=True)
+            yield LaunchSetting("", following, word.maybe, is_file=True)
             at += 1
         elif flag := _FLAG.fullmatch(word.text):
             key, is_joined = flag[1], flag[2] is not None
             if not is_joined and following == "@" and at + 1 < len(words):
-                yield Setting(key, words[at + 1].text, word.maybe, is_file=True)
+                yield LaunchSetting(key, words[at + 1].text, word.maybe, is_file=True)
                 at += 2
                 continue
             is_value = not (is_joined or following in ("--", EXTRA) or _is_argument(following))
@@ -134,9 +134,9 @@ def _settings(words: Sequence[Word]) -> Iterator[Setting]:
             yield _flag(key, flag[3] if is_joined else following if is_value else None, maybe=word.maybe)
         elif override := OVERRIDE.fullmatch(word.text):
             value = None if override[1] == "~" else value_of(override[3])
-            yield Setting(override[2].partition("@")[0].replace("/", "."), value, word.maybe)
+            yield LaunchSetting(override[2].partition("@")[0].replace("/", "."), value, word.maybe)
         elif _FILE.fullmatch(word.text):
-            yield Setting("", word.text, word.maybe, is_file=True)
+            yield LaunchSetting("", word.text, word.maybe, is_file=True)
 
 
 def _is_argument(text: str) -> bool:
@@ -144,10 +144,10 @@ def _is_argument(text: str) -> bool:
     return bool(_FLAG.fullmatch(text) or OVERRIDE.fullmatch(text))
 
 
-def _flag(name: str, text: str | None, *, maybe: bool) -> Setting:
+def _flag(name: str, text: str | None, *, maybe: bool) -> LaunchSetting:
     if name in ("config", "config-file", "config_file") and text and not is_open(text):
-        return Setting("", text, maybe, is_file=True)
+        return LaunchSetting("", text, maybe, is_file=True)
     key = name.replace("-", "_")
     if text is None and name.startswith(_PREFIXES):
-        return Setting(key[3:], value=False, maybe=maybe)
-    return Setting(key, True if text is None else value_of(text), maybe)
+        return LaunchSetting(key[3:], value=False, maybe=maybe)
+    return LaunchSetting(key, True if text is None else value_of(text), maybe)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from step0_wandb.records import Json
-    from step0_wandb.sources.launch.command_line import CommandLine, Setting
+    from step0_wandb.sources.launch.command_line import CommandLine, LaunchSetting
     from step0_wandb.sources.launch.shell_script import Command
 
 _FEWEST_SETTINGS = 2
@@ -161,7 +161,7 @@ def _taken(defaults: Mapping[str, str]) -> Iterator[str]:
         yield redact(f"the script's own defaults were taken: {' '.join(told)}")
 
 
-def _from_file(item: Setting, folder: Path, notes: list[str]) -> dict[str, Json]:
+def _from_file(item: LaunchSetting, folder: Path, notes: list[str]) -> dict[str, Json]:
     """Return what a config file that the command line names gives, under its part of the config."""
     name = str(item.value)
     path = folder / name
