@@ -42,7 +42,7 @@ class PublishedGap(schema.ProfileTable):
 
         Examples
         --------
-        >>> known = Published(
+        >>> known = PublishedGap(
         ...     profile="miles", model="Qwen3-0.6B", low=0.0148, high=0.0157, runs=17, source="Miles guide 2026.10"
         ... )
         >>> known.beside(0.0151)
