@@ -68,7 +68,7 @@ def test_another_sampler_or_model_builds_its_own_setup_which_is_no_range_while_a
             "gap 0.0461 is 3.0 times the center 0.0152 of 17 healthy runs (range 0.0141 to 0.0165)",
         ),
         (0.0180, "suspect", "gap 0.0180 is 1.18 times the center 0.0152 of 17 healthy runs"),
-        (0.0152, "healthy", ""),
+        (0.0152, "suspect", "its config contradicts itself"),
         (0.0110, "suspect", "below its range"),
         (math.nan, "broken", "gap is NaN"),
         (math.inf, "broken", "gap is inf"),
