@@ -373,6 +373,40 @@ class CheckResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Level:
+    """Runs of a setup whose gaps agree: their center, and the keys of the newest of them."""
+
+    center: float
+    runs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person has to say of a setup: which of two levels is right.
+
+    Attributes
+    ----------
+    levels : tuple of Level
+        The one in force first.
+    differs : tuple of str
+        Config keys that have one value in all runs of the newer level, and another in the older one.
+    """
+
+    text: str
+    levels: tuple[Level, ...]
+    differs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A level that a setup's runs have moved to: its ratio to the one before, since when, how many runs."""
+
+    ratio: float
+    since: datetime | None
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
 class SetupRange:
     """The range of one setup: where the gap of its next healthy run is expected.
 
@@ -403,8 +437,12 @@ class SetupRange:
         adopted by itself downwards.
     moved_since : datetime or None
         When the first run at that level was created.
+    moved_runs : int
+        How many runs are at that level.
     note : str
         A sentence about the whole setup (not believed, moved, and what changed then); else empty.
+    question : Question or None
+        What a person has to answer; None where all runs agree.
     """
 
     setup: str
@@ -427,9 +465,18 @@ class SetupRange:
     note: str = ""
     believed: bool = True
     ppo_kl_noise: float | None = None
+    moved_runs: int = 0
+    question: Question | None = None
 
     DERIVED: ClassVar = ("expects_from",)
     """Properties that documents show like fields."""
+    SHOWN_AS: ClassVar = {"moved": "move", "moved_since": None, "moved_runs": None}
+    """Properties that documents show in the place of fields; None: nothing."""
+
+    @property
+    def move(self) -> Move | None:
+        """Return the move; None where there is none."""
+        return None if self.moved is None else Move(self.moved, self.moved_since, self.moved_runs)
 
     @property
     def expects_from(self) -> float | None:

@@ -226,10 +226,11 @@ def _judge(job: _Job, batch: RunSelection | None, work: _Work, lessons: Lessons 
     known = set() if work.everything else job.store.verdicts.keys(batch)
     for one in compared_runs(job.store, job.profiles, runs):
         work.weights.add(one, is_new=one.run not in known)
+    setups = with_what_changed(setup_ranges(result), result, job.store, packages=packages)
     return _Part(
-        setups=with_what_changed(setup_ranges(result), result, job.store, packages=packages),
+        setups=setups,
         fits=fits,
-        candidates=candidates(job.store, result.take(np.flatnonzero(is_newest)), newest),
+        candidates=candidates(job.store, result.take(np.flatnonzero(is_newest)), newest, setups),
         keys=set(result.runs["run"]),
         groups={(run.run.rpartition("/")[0], run.profile) for run in newest if run.profile and run.setup},
         lessons=Lessons.of(result),

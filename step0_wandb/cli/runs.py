@@ -15,7 +15,7 @@ from step0_wandb.cli.moments import moment_of
 from step0_wandb.cli.session import FailOn, Session, without  # noqa: TC001 - typer reads the annotation
 from step0_wandb.cli.sync import VERDICT
 from step0_wandb.errors import UsageError
-from step0_wandb.records import VERDICTS
+from step0_wandb.records import VERDICTS, SetupRange
 from step0_wandb.text import json_documents
 from step0_wandb.text.formatting import clean, count
 
@@ -152,6 +152,8 @@ def _stream(documents: Iterable[Any], limit: int | None, fail_on: FailOn) -> boo
     write('{\n  "runs": [')
     for at, run in enumerate(documents):
         if limit is None or at < limit:
+            if isinstance(used := run["range"], dict) and "sigma" in used and "moved_since" in used:
+                run["range"] = SetupRange(**used)
             write(f"{end}\n    {json_documents.compact(run)}")
             end = ","
         is_hit = is_hit or fail_on.covers(run["verdict"], run["label"])

@@ -37,7 +37,20 @@ def with_what_changed(
         Returns the installed packages that changed from some runs to others, given by their keys; asked
         where the config names nothing.
     """
-    return [_told(setup, result, store, packages) if setup.moved else setup for setup in setups]
+    told = [_told(setup, result, store, packages) if setup.moved else setup for setup in setups]
+    return [_asked(setup, store) if setup.question else setup for setup in told]
+
+
+def _asked(setup: SetupRange, store: Store) -> SetupRange:
+    """Return a setup with two levels, with the config keys in which they differ."""
+    assert setup.question  # noqa: S101 - the caller has looked
+    older, newer = (list(store.runs.configs(level.runs[:AT_MOST])) for level in setup.question.levels)
+    differs = tuple(item.key for item in _changed(newer, older))
+    if not differs:
+        return setup
+    named = " and ".join(map(clean, differs[:NAMED]))
+    text = f"{setup.question.text}; they differ in {named}"
+    return replace(setup, question=replace(setup.question, text=text, differs=differs), note=text)
 
 
 def _told(setup: SetupRange, result: Judgement, store: Store, packages: Compared) -> SetupRange:

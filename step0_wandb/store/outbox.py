@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from step0_wandb.records import Json
     from step0_wandb.store.database import Database
 
-AlertLevel = Literal["broken", "suspect", "moved", "doubted", "clear"]
+AlertLevel = Literal["broken", "suspect", "moved", "doubted", "question", "clear"]
 """Of a run: its verdict, or that an earlier one no longer holds. Of a setup: it moved upwards, or lies
 above what its framework allows."""
 CLEAR: Final = "clear"
 Severity = Literal["ERROR", "WARN", "INFO"]
 """W&B's names for the severity of an alert."""
 
-_OF_SETUPS = ("moved", "doubted")
+_OF_SETUPS = ("moved", "doubted", "question")
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 

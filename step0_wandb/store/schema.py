@@ -253,6 +253,8 @@ ranges = Table(
     Column("moved_since", UtcTime),
     Column("believed", Boolean, nullable=False, server_default="1"),
     Column("ppo_kl_noise", Float),
+    Column("moved_runs", Integer, nullable=False, server_default="0"),
+    Column("question", Words),
 )
 
 labels = Table(

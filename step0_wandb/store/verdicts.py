@@ -12,13 +12,24 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 from sqlalchemy import case, delete, func, insert, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
-from step0_wandb.records import FLAGGED, VERDICTS, CheckResult, EarlierStart, JudgedRun, SetupRange, chunks
-from step0_wandb.store.codec import reading
+from step0_wandb.records import (
+    FLAGGED,
+    VERDICTS,
+    CheckResult,
+    EarlierStart,
+    JudgedRun,
+    Level,
+    Question,
+    SetupRange,
+    chunks,
+)
+from step0_wandb.store.codec import parsed, reading
 from step0_wandb.store.notes import CHANGED_AT, Notes
 from step0_wandb.store.rows import METRICS
 from step0_wandb.store.runs import selected
 from step0_wandb.store.schema import clean, labels, ranges, runs, verdicts
 from step0_wandb.store.stale import Stale
+from step0_wandb.text.json_documents import plain
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -126,7 +137,7 @@ class VerdictStore:
             for some in chunks((*(setup.setup for setup in differ), *left), PAGE):
                 connection.execute(delete(ranges).where(ranges.c.setup.in_(some)))
             if differ:
-                connection.execute(insert(ranges), [_fields(setup) for setup in differ])
+                connection.execute(insert(ranges), [_range_columns(setup) for setup in differ])
             if differ or left:
                 self._notes.put(CHANGED_AT, now.isoformat())
 
@@ -304,7 +315,7 @@ class VerdictStore:
         with self._database.transaction() as connection:
             found = connection.execute(select(ranges).order_by(ranges.c.setup)).mappings()
             with reading("a range"):
-                return [SetupRange(**row) for row in found]
+                return [_range_of({**row}) for row in found]
 
     def _is_news(self, row: Row[Any], document: Mapping[str, Json]) -> bool:
         """Return whether a verdict differs from the stored one in what people want to hear about."""
@@ -355,8 +366,6 @@ class VerdictStore:
                 raise ValueError(f"{fields['verdict']!r} is not a verdict")
             checks = fields["checks"]
             fields["checks"] = [checks[at] for at in sorted(checks, key=int)]
-            if used := fields["range"]:
-                used["expects_from"] = SetupRange(**used).expects_from
             return fields | {name: getattr(row, name) for name in _ABOUT}
 
     def _write(self, columns: list[Columns]) -> None:
@@ -376,13 +385,13 @@ class VerdictStore:
         connection = self._database.connection
         connection.execute(delete(ranges))
         if setups:
-            connection.execute(insert(ranges), [_fields(setup) for setup in setups])
+            connection.execute(insert(ranges), [_range_columns(setup) for setup in setups])
         return True
 
 
 def _judged(fields: Mapping[str, Any]) -> JudgedRun:
     with reading(f"the verdict of {fields['run']}"):
-        used = {name: value for name, value in (fields["range"] or {}).items() if name != "expects_from"}
+        used = fields["range"]
         return JudgedRun(
             **{
                 **fields,
@@ -400,6 +409,19 @@ def _document(run: JudgedRun) -> dict[str, Json]:
         "checks": {str(at): _fields(check) for at, check in enumerate(run.checks)},
         "range": _fields(run.range) if run.range else None,
     }
+
+
+def _range_columns(setup: SetupRange) -> Columns:
+    question = setup.question and json.dumps(plain(setup.question), sort_keys=True)
+    return _fields(setup) | {"question": question}
+
+
+def _range_of(row: Mapping[str, Any]) -> SetupRange:
+    question = cast("Any", parsed(row["question"])) if row["question"] else None
+    if question:
+        levels = tuple(Level(level["center"], tuple(level["runs"])) for level in question["levels"])
+        question = Question(question["text"], levels, tuple(question["differs"]))
+    return SetupRange(**{**row, "question": question})
 
 
 def _fields(flat: CheckResult | SetupRange) -> dict[str, Any]:

@@ -85,8 +85,9 @@ def plain(value: Any) -> Json:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if is_dataclass(value):
-        names = (*(field.name for field in fields(value)), *getattr(value, "DERIVED", ()))
-        return {name: plain(getattr(value, name)) for name in names}
+        shown: dict[str, str | None] = {field.name: field.name for field in fields(value)}
+        shown |= {name: name for name in getattr(value, "DERIVED", ())} | getattr(value, "SHOWN_AS", {})
+        return {name: plain(getattr(value, source)) for name, source in shown.items() if source}
     if isinstance(value, dict):
         return {str(key): plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

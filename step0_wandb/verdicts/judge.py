@@ -21,6 +21,7 @@ from step0_wandb.ranges.table import check_parameters, range_table
 from step0_wandb.records import ALPHA, BROKEN_RATIO, CheckResult, JudgedRun, SetupRange
 from step0_wandb.verdicts import reasons
 from step0_wandb.verdicts.learned import learned_checks
+from step0_wandb.verdicts.questions import question_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -284,10 +285,13 @@ def setup_ranges(result: Judgement) -> list[SetupRange]:
         dict(zip(result.ranges.columns, row, strict=True))
         for row in result.ranges.itertuples(index=False, name=None)
     ]
-    return [
-        setup_range(str(setup), row, result.alpha)
-        for setup, row in zip(result.ranges.index, rows, strict=True)
-    ]
+    found = []
+    for setup, row in zip(result.ranges.index, rows, strict=True):
+        question = question_of(str(setup), row, result) if row.get("other_n", 0) > 1 else None
+        found.append(replace(setup_range(str(setup), row, result.alpha), question=question))
+        if question:
+            found[-1] = replace(found[-1], note=question.text)
+    return found
 
 
 def _given(facts: Mapping[str, Any], name: str) -> Any:
@@ -327,6 +331,7 @@ def setup_range(setup: str, row: Mapping[str, Any], alpha: float) -> SetupRange:
         believed=bool(row.get("believed", True)),
         moved=_given(row, move),
         moved_since=_given(row, f"{move}_since"),
+        moved_runs=int(row.get("moved_n") or 0),
         note=reasons.setup_note(row),
     )
 

@@ -47,12 +47,6 @@ def setup_note(row: Mapping[str, Any]) -> str:
         )
     if number_in(row, "moved"):
         return f"this setup has moved x{row['moved']:.2g}{since_text(row, 'moved_since')}; accept it if it is right"
-    if row.get("other_n", 0) > 1:
-        return (
-            f"two levels: {number(row['center'])} ({count(int(row['n']), 'run')}) and "
-            f"{number(row['other_center'])} ({count(int(row['other_n']), 'run')}); which is right? "
-            "label a run of that level healthy"
-        )
     if number_in(row, "improved"):
         return f"this setup has fallen to x{row['improved']:.2g}{since_text(row, 'improved_since')}"
     return ""

@@ -12,8 +12,9 @@ STORE = ("--store", "step0.db")
 def test_a_word_on_a_setup_or_on_one_of_its_runs_takes_its_level_as_right(tmp_path):
     write(tmp_path, "old", 0.012, 20, first_hour=0, backend="fa3")
     write(tmp_path, "new", 0.018, 3, first_hour=30, backend="flashinfer")
+    other = dict.fromkeys(("hf_checkpoint", "load", "ref_load"), "/models/Qwen3-8B")
     for at in range(3):
-        miles_run(tmp_path, f"high{at}", 0.046 + at / 1e5, config={"hf_checkpoint": "/models/Qwen3-8B"})
+        miles_run(tmp_path, f"high{at}", 0.046 + at / 1e5, config=other)
     sync(tmp_path)
     assert [verdicts(tmp_path, name) for name in ("old", "new", "high")] == [
         {"healthy"},

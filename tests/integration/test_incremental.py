@@ -172,3 +172,28 @@ def test_judging_in_batches_gives_what_judging_at_once_does(store, sync, monkeyp
     assert everything(store)[1:] == at_once[1:]
     widths = [[one.low, one.high] for one in store.verdicts.ranges()]
     assert np.array(widths) == pytest.approx(np.array([[one.low, one.high] for one in at_once[0]]), rel=1e-6)
+
+
+def test_two_levels_are_one_question_with_their_runs_and_what_differs(store, sync):
+    low = [
+        record(2, number, 0.0068 * factor, bf16=False, **FLAG) for number, factor in ((91, 1.0), (92, 1.01))
+    ]
+    add(store, low[0])
+    sync(store)
+    assert not any(setup.question for setup in store.verdicts.ranges())
+    add(store, low[1])
+    sync(store)
+    (asked,) = (setup for setup in store.verdicts.ranges() if setup.question)
+    older, newer = asked.question.levels
+    assert set(newer.runs) == {"team/rl/s2n91", "team/rl/s2n92"}
+    assert len(older.runs) == 8
+    assert asked.question.differs == ("bf16",)
+    assert asked.note == asked.question.text
+    assert {run.verdict for run in store.verdicts.iterate(keys=older.runs)} == {"healthy"}
+    levels = [row["level"] for row in store.outbox.sent()] + [
+        subject.level for queued in store.outbox.unsent() for subject in queued.message.subjects
+    ]
+    assert levels.count("question") <= 1
+    store.people.save(Accept(asked.setup, "", "mia", NOW))
+    sync(store)
+    assert not any(setup.question for setup in store.verdicts.ranges())

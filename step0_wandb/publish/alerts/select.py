@@ -23,13 +23,13 @@ from step0_wandb.store.outbox import CLEAR
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from step0_wandb.records import JudgedRun
+    from step0_wandb.records import JudgedRun, SetupRange
     from step0_wandb.settings.options import AlertsSettings
     from step0_wandb.store import RunPresence, Store
     from step0_wandb.store.outbox import AlertLevel, Severity
     from step0_wandb.verdicts.judge import Judgement
 
-_ORDER: Final[tuple[AlertLevel, ...]] = ("broken", "suspect", "moved", "doubted", CLEAR)
+_ORDER: Final[tuple[AlertLevel, ...]] = ("broken", "suspect", "moved", "doubted", "question", CLEAR)
 """The levels as a digest lists them."""
 _SEVERITY: Final[Mapping[AlertLevel, Severity]] = {"broken": "ERROR", CLEAR: "INFO"}
 _LATEST: Final = datetime.max.replace(tzinfo=UTC)
@@ -111,27 +111,41 @@ class Candidate:
         It is suspect by something that is worth an alert.
     passed : bool
         It passed when it came, so that only its setup's question tells of it.
+    asks : bool
+        It is of the newer one of two levels of its setup, which a person has to tell apart.
     """
 
     run: JudgedRun
     why: int
     needs_attention: bool
     passed: bool
+    asks: bool = False
 
 
-def candidates(store: Store, judgement: Judgement, runs: Sequence[JudgedRun]) -> list[Candidate]:
+def candidates(
+    store: Store, judgement: Judgement, runs: Sequence[JudgedRun], setups: Iterable[SetupRange] = ()
+) -> list[Candidate]:
     """Return the runs of a judgement that are flagged, or whose alert went out.
 
     Parameters
     ----------
     runs : sequence of JudgedRun
         Those of `judgement`, in its order.
+    setups : iterable of SetupRange
+        Their setups, with what there is to ask.
     """
+    asking = {run for setup in setups if setup.question for run in setup.question.levels[-1].runs}
     sent = {run_of(str(row["subject"])) for row in store.outbox.sent()}
     before = texts(judgement.runs, "verdict")
     why, attention = judgement.outcomes["gap"].why, judgement.needs_attention
     return [
-        Candidate(run, int(why[at]), bool(attention[at]), before[at] in ("healthy", "no-range"))
+        Candidate(
+            run,
+            int(why[at]),
+            bool(attention[at]),
+            before[at] in ("healthy", "no-range"),
+            run.run in asking,
+        )
         for at, run in enumerate(runs)
         if run.verdict in FLAGGED or run.run in sent
     ]
@@ -145,6 +159,8 @@ def select(store: Store, settings: AlertsSettings, found: Sequence[Candidate], *
     for one in heard:
         for subject in _subjects(one.run, one.why, settings.levels, needs_attention=one.needs_attention):
             standing[subject].append(one.run)
+        if one.asks and one.run.setup and one.run.label is None and "suspect" in settings.levels:
+            standing[Subject(one.run.setup, "question")].append(one.run)
     clears = _clears(store, [one.run for one in heard], now=now) if settings.levels else {}
     wanted = {run.run for some in (*standing.values(), *clears.values()) for run in some}
     presence = store.runs.presence(wanted)

@@ -36,7 +36,11 @@ _LISTED, _SHOWN = 10, 3
 _HARMLESS = str.maketrans({"<": "‹", ">": "›", "|": "¦", "`": "'", "*": "∗", "@": "＠"})  # noqa: RUF001 - looks alike, does nothing
 
 _RUN_TITLES = {"broken": "Broken at step 0", "suspect": "Suspect at step 0", "clear": "All clear at step 0"}
-_SETUP_TITLES = {"moved": "Setup moved", "doubted": "Setup above its ceiling"}
+_SETUP_TITLES = {
+    "moved": "Setup moved",
+    "doubted": "Setup above its ceiling",
+    "question": "Two levels in a setup",
+}
 _DIGEST_TITLE = "Several alerts at step 0, first"
 _DIGEST_TITLES = {"clear": "All clear for several runs, first"}
 _DIGEST_OF_CLEARS = "no longer broken or suspect"

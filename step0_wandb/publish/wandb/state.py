@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from step0_wandb.records import SetupRange
 from step0_wandb.store import Accept, Label, Mute
 from step0_wandb.store.outbox import AlertLevel, Subject  # noqa: TC001 - pydantic reads it
 from step0_wandb.store.people import BY_TAG
@@ -21,7 +22,7 @@ from step0_wandb.text.json_documents import document
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from step0_wandb.records import Json, JudgedRun, SetupRange
+    from step0_wandb.records import Json, JudgedRun
     from step0_wandb.store import Retraction, Store
 
 VERSION: Final = 2
@@ -127,7 +128,12 @@ class State:
 
     def document(self) -> dict[str, Json]:
         """Return the state as plain JSON."""
-        plain = document("state", **{item.name: getattr(self, item.name) for item in fields(self)})
+        parts: dict[str, object] = {item.name: getattr(self, item.name) for item in fields(self)}
+        # By field, and not as documents show them: they are read back.
+        parts["ranges"] = [
+            {item.name: getattr(one, item.name) for item in fields(SetupRange)} for one in self.ranges
+        ]
+        plain = document("state", **parts)
         return plain | {"schema": f"step0/state/{VERSION}"}
 
     def fingerprint(self) -> str:
@@ -166,7 +172,7 @@ def export_state(store: Store, scope: ProjectScope, runs: Sequence[JudgedRun], *
         written_at=now,
         runs=len(runs),
         counts=counts,
-        ranges=tuple([item for item in ranges if item.setup in setups][:MOST_RANGES]),
+        ranges=tuple([replace(item, question=None) for item in ranges if item.setup in setups][:MOST_RANGES]),
         labels=_newest(labels, MOST_PEOPLE, _at),
         accepts=_newest([one for name, one in people.accepts().items() if concerns(name)], MOST_PEOPLE, _at),
         mutes=_newest([one for name, one in people.mutes().items() if concerns(name)], MOST_PEOPLE, _at),

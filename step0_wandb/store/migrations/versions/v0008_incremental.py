@@ -13,6 +13,8 @@ def upgrade() -> None:
     op.add_column("runs", sa.Column("seed", sa.Text))
     op.add_column("runs", sa.Column("data", sa.Text))
     op.add_column("runs", sa.Column("prompts", sa.Float))
+    op.add_column("ranges", sa.Column("moved_runs", sa.Integer, nullable=False, server_default="0"))
+    op.add_column("ranges", sa.Column("question", sa.Text))
     op.create_index("ix_runs_setup", "runs", ["setup"])
     op.create_index("ix_runs_newest", "runs", ["entity", "project", "profile", "created_at"])
     op.add_column("verdicts", sa.Column("remembered", sa.Boolean, nullable=False, server_default="0"))
