@@ -10,6 +10,7 @@ from step0_wandb.checks.registry import exact_failed
 from step0_wandb.errors import UsageError
 from step0_wandb.explanations.explanation import Explainer
 from step0_wandb.explanations.installed import Installed
+from step0_wandb.profiles.architecture import join
 from step0_wandb.publish.wandb import restore
 from step0_wandb.publish.wandb.target import targets
 from step0_wandb.step0.finder import Step0Finder
@@ -91,6 +92,7 @@ def load_runs(
     origin = Origin(store=str(job.loaded.store)) if source is None else _read(str(source), job)
     with _open(origin) as opened:
         frame = opened.runs.frame(config=config, metrics=metrics, starts=starts)
+    frame["setup"] = frame["setup"].replace(join(set(frame["setup"].dropna())))
     frame["exact_failed"] = exact_failed(frame)
     frame.attrs[ORIGIN] = origin
     return frame

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+from step0_wandb.app.notebook import load_runs
 from step0_wandb.app.sync import sync
 from step0_wandb.store import Accept, Label, Mute, Store
 from tests.support.command import run
@@ -28,6 +29,7 @@ def test_a_run_that_does_not_say_its_architecture_shares_the_setup_of_its_only_m
         miles_run(tmp_path, f"r{at}", gap, config=OWN | BUILT)
     miles_run(tmp_path, "silent", 0.0151, config=OWN)
     assert set(setups_of(tmp_path).values()) == {SETUP}
+    assert set(load_runs(tmp_path)["setup"]) == {SETUP}
     late = tmp_path / "late"
     miles_run(late, "late", 0.0462, config=OWN)
     answer = run("check", late, "--store", tmp_path / "s.db", "--json", cwd=tmp_path)
