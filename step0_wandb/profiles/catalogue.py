@@ -38,14 +38,16 @@ class Profiles:
     def pick(self, metrics: AbstractSet[str], config: Mapping[str, Json]) -> Profile | None:
         """Return the profile of a run by the metric names that it has.
 
-        Of those that share most names with it the one whose ``prefer`` holds for the config wins,
-        then the one that has no ``prefer``.
+        Variants whose ``prefer`` does not hold for the config are out, if another profile has a name in
+        common with the run. Of those that share most names the one whose ``prefer`` holds wins, then the
+        one that has no ``prefer``.
         """
         shared = {name: len(profile.metrics.names & metrics) for name, profile in self.by_name.items()}
-        most = max(shared.values(), default=0)
-        if not most:
-            return None
-        return preferred([self.by_name[name] for name, count in shared.items() if count == most], config)
+        rivals = [self.by_name[name] for name, count in shared.items() if count]
+        meant = [rival for rival in rivals if not rival.prefer or rival.prefer.holds(rival.scope(config))]
+        rivals = meant or rivals
+        most = max((shared[rival.name] for rival in rivals), default=0)
+        return preferred([rival for rival in rivals if shared[rival.name] == most], config)
 
     def known_by(self, config: Mapping[str, Json]) -> Profile | None:
         """Return the profile of a run that has logged no metrics, by its config alone."""

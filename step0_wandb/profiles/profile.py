@@ -263,7 +263,11 @@ class Profile(schema.ProfileTable):
                 rules.append(rule)
                 values[rule.name] = found[1]
         gap = next((gap for gap in self.metrics.gap if gap.metric == gap_metric), None)
-        if gap is not None and self._gap_rule(gap, scope).kind in ("range", "vacuous"):
+        if (
+            gap is not None
+            and gap.bound != "none"
+            and self._gap_rule(gap, scope).kind in ("range", "vacuous")
+        ):
             rule = _bound_rule(gap)
             rules.append(rule)
             values[rule.name] = gap.of(row)

@@ -78,7 +78,8 @@ class GapMetric(ProfileTable):
         The gap that the framework itself allows; `ceiling_from` says who does, as the end of a
         sentence "above what ...".
     bound : str
-        Which absolute bound holds, see `BOUNDS`; empty takes that of the unit and the sign.
+        Which absolute bound holds, see `BOUNDS`; empty takes that of the unit and the sign, ``none``
+        is for a maximum over tokens, which may be anything.
     spread : float or None
         Standard deviation of ln(gap) among the runs of a setup that is assumed before they say
         anything, where it is not the usual 0.03: estimates of a KL scatter twice as much.
@@ -92,7 +93,7 @@ class GapMetric(ProfileTable):
     signed: bool = False
     ceiling: float | None = None
     ceiling_from: str = ""
-    bound: Literal["", "mean-abs", "k3", "signed-mean", "probability", "ratio", "log-perplexity"] = ""
+    bound: Literal["", "none", "mean-abs", "k3", "signed-mean", "probability", "ratio", "log-perplexity"] = ""
     spread: float | None = None
 
     def of(self, values: Mapping[str, float]) -> float:
