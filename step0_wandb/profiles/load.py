@@ -71,8 +71,9 @@ def _whole(path: Path, own: dict[str, Any]) -> dict[str, Any]:
 def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """Return tables merged key by key, and lists of tables with the variant's own entries first.
 
-    Rules are tried in order, so those of the variant decide. An entry with the label, name or metric of
-    one of the base takes its place; an empty list takes all of the base's away.
+    Rules are tried in order, so those of the variant decide; only setup keys go behind the base's, as a
+    label reads. An entry with the label, name or metric of one of the base takes its place; an empty
+    list takes all of the base's away.
     """
     merged = dict(base)
     for key, value in own.items():
@@ -82,7 +83,7 @@ def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
             replaced = {name: entry for entry in value if (name := _identity(entry)) is not None}
             kept = [replaced.pop(_identity(entry), entry) for entry in base[key]]
             new = [entry for entry in value if _identity(entry) is None or _identity(entry) in replaced]
-            merged[key] = [*new, *kept]
+            merged[key] = [*kept, *new] if key == "setup" else [*new, *kept]
         else:
             merged[key] = value
     return merged

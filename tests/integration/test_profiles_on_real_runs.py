@@ -12,9 +12,10 @@ from step0_wandb.sources.offline.source import OfflineSource
 from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.store.columns import columns_of, frame_of
 from tests.support.frameworks import CASES, HEALTHY_RUNS, UNKNOWN, name_of, record_of, write_runs
+from tests.support.other_frameworks import OTHERS
 
 FINDER = Step0Finder(load_profiles())
-WRITTEN = [case for case in CASES if case.written]
+WRITTEN = [case for case in (*CASES, *OTHERS) if case.written]
 OWN_PROFILE = """
 name = "inhouse"
 title = "Our trainer"

@@ -506,8 +506,10 @@ def write_runs(directory: Path) -> None:
 def _main(directory: str) -> None:
     import wandb
 
+    from tests.support.other_frameworks import OTHERS
+
     settings = wandb.Settings(console="off", x_disable_stats=True)
-    for case in (*(case for case in CASES if case.written), UNKNOWN):
+    for case in (*(case for case in (*CASES, *OTHERS) if case.written), UNKNOWN):
         for number in range(HEALTHY_RUNS + 1):
             config = (
                 {key: _namespace(value) for key, value in case.config.items()}

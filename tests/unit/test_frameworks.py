@@ -12,9 +12,11 @@ from step0_wandb.profiles import load_profiles
 from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.store.columns import columns_of, frame_of
 from tests.support.frameworks import CASES, HEALTHY_RUNS, name_of, record_of
+from tests.support.other_frameworks import OTHERS
 
+ALL = (*CASES, *OTHERS)
 FINDER = Step0Finder(load_profiles())
-RECORDS = [record_of(case, number) for case in CASES for number in range(HEALTHY_RUNS + 1)]
+RECORDS = [record_of(case, number) for case in ALL for number in range(HEALTHY_RUNS + 1)]
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +32,7 @@ def verdicts(facts):
     return pd.concat(parts).set_index("run_id")["verdict"]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
 def test_what_is_asserted_of_a_framework_follows_its_config(facts, case):
     for number in range(HEALTHY_RUNS + 1):
         found = facts[name_of(case, number)]
@@ -45,7 +47,7 @@ def test_what_is_asserted_of_a_framework_follows_its_config(facts, case):
         )
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
 def test_no_limit_of_a_profile_is_broken_by_its_healthy_defaults(facts, case):
     for number in range(1, HEALTHY_RUNS + 1):
         found = facts[name_of(case, number)]
@@ -61,14 +63,14 @@ def test_no_limit_of_a_profile_is_broken_by_its_healthy_defaults(facts, case):
             assert 0 < found.step0.gap < (found.plan.ceiling or float("inf"))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
 def test_a_broken_run_is_found_and_no_healthy_one_is_accused(verdicts, case):
     assert verdicts[name_of(case, 0)] == case.verdict
     for number in range(1, HEALTHY_RUNS + 1):
         assert verdicts[name_of(case, number)] in case.healthy
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
 def test_no_other_profile_claims_a_run(case):
     names = {name for row in case.rows for name in row}
     assert FINDER.profiles.pick(names, case.config).name == case.profile

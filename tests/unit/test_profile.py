@@ -430,7 +430,7 @@ why = "mine is set"
     assert variant.metrics.clip_frac == ("mine/clip",)
     assert [gap.metric for gap in variant.metrics.gap] == verl_gaps
     assert variant.metrics.gap[verl_gaps.index("rollout_corr/k3_kl")].statistic == "k3"
-    assert [key.label for key in variant.setup] == ["mine", *(key.label for key in VERL.setup)]
+    assert [key.label for key in variant.setup] == [*(key.label for key in VERL.setup), "mine"]
     assert variant.setup_label({"path": "/models/Qwen3-4B"}, None).startswith("mine · Qwen3-4B")
     assert variant.exact[1:] == VERL.exact
     assert variant.plan({"mine": True}, None).ppo_kl.why == "mine is set"
