@@ -8,6 +8,7 @@ import pytest
 import wandb
 
 from step0_wandb.sources.server.history import later_starts
+from step0_wandb.step0.policies import split_policies
 from tests.support.command import run
 from tests.support.project import add_project, environment
 from tests.support.server_source import CONFIG, START, Lab, miles_rows
@@ -105,6 +106,27 @@ def test_a_resumed_run_whose_steps_begin_again_shows_both_starts(lab):
     assert [gap_of(lab, start) for start in again.earlier] == [0.0151]
     assert asked <= 3
     assert requests(lab) == ([], 1)
+
+
+def test_each_policy_of_a_run_that_was_started_again_has_its_newest_start(lab):
+    first, second = (
+        [
+            {f"{policy}/{name}": value for name, value in row.items()}
+            for row in miles_rows(at=1, gap=gap)
+            for policy in ("solver", "judge")
+        ]
+        for gap in (0.0151, 0.063)
+    )
+    with_writer(lab, "two", rows=first)
+    readings(lab)
+    begin_again(lab, "two", second, keep=len(first))
+    (again,), asked = requests(lab)
+    gaps = [
+        {part.policy: gap_of(lab, part) for part in split_policies(start, lab.finder)}
+        for start in (*again.earlier, again.record)
+    ]
+    assert gaps == [{"judge": gap, "solver": gap} for gap in (0.0151, 0.063)]
+    assert asked <= 4
 
 
 def test_a_first_sync_sees_every_start_of_a_history(lab):
