@@ -108,6 +108,8 @@ class HistoryRow:
 
 NOTHING_LOGGED = (HistoryRow({}),)
 """The rows of a run whose history is known to be empty: one without values."""
+LOST_ROW = HistoryRow({"_lost": 1.0}, -1)
+"""Stands for the rows of a step that is in a run's summary and not in its history; W&B's own names begin so."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from step0_wandb.profiles.causes import contradiction_in
-from step0_wandb.records import RunFacts, Step0
+from step0_wandb.records import LOST_ROW, RunFacts, Step0
 from step0_wandb.step0.policies import by_policy, of_policy, prefixes
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ OVERWRITTEN = (
     "several processes wrote it (W&B's shared mode?), and the rows of step 0 were overwritten or have not "
     "arrived yet"
 )
+NOT_IN_HISTORY = f"its summary has metrics of a training step and its history has none: {OVERWRITTEN}"
 NO_STEP = "its metric rows carry no step, so that the first cannot be told"
 CONTEXT_ROWS = 16
 """One rollout logs a few rows around its training step; more than these are not kept."""
@@ -181,6 +182,8 @@ class Step0Finder:
     def find(self, record: RunRecord) -> Step0:
         """Return step 0 of a run, or why there is none."""
         found = self._candidate(record.rows, record.config)
+        if found is None and LOST_ROW in record.rows:
+            return _absent(record, self.profiles.known_by(record.config), NOT_IN_HISTORY)
         if found is None and not self._context_of_any(record.rows):
             profile = self.profiles.known_by(record.config)
             if profile and not self.profiles.comparing(record.config):

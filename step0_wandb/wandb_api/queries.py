@@ -115,7 +115,7 @@ class HistoryPart:
     steps : tuple of int
         The steps at which the sparse window has a metric, ascending; after down-sampling not all.
     keys : frozenset of str
-        Everything that the history has a number of; empty where that was not asked.
+        Everything that the run has logged, as its history and its summary say; empty where that was not asked.
     """
 
     rows: tuple[HistoryRow, ...] = ()
@@ -231,7 +231,7 @@ def batch_document(size: int, *, whole: bool, keys: bool = False) -> str:
     keys : bool
         Whether the names of everything that was logged come too.
     """
-    more = "historyKeys " if keys else ""
+    more = "historyKeys summaryMetrics " if keys else ""
     declared = "".join(
         f", $name{i}: String!, $specs{i}: [JSONString!]!, $low{i}: Int64!, $high{i}: Int64!, $rows{i}: Int!"
         for i in range(size)
@@ -347,7 +347,12 @@ def _history_of(node: Mapping[str, Any]) -> HistoryPart:
     return HistoryPart(
         tuple(HistoryRow(values, order) for order, values in enumerate(ordered)),
         tuple(sorted(steps)),
-        frozenset((node.get("historyKeys") or {}).get("keys") or ()),
+        frozenset(
+            (
+                *((node.get("historyKeys") or {}).get("keys") or ()),
+                *json.loads(node.get("summaryMetrics") or "{}"),
+            )
+        ),
     )
 
 

@@ -187,6 +187,20 @@ def test_a_first_step_that_came_late_in_shared_mode_is_found(lab):
     assert reading.earlier == ()
 
 
+@pytest.mark.parametrize("rows", [0, 3, 200])
+def test_a_step_0_that_another_process_wrote_over_is_told_apart_from_none(lab, rows):
+    several = {**CONFIG, "_wandb": {"e": {"driver": {}, "trainer": {}}}}
+    history = [{"eval/score": 0.5}] * rows
+    for name, metrics in {"lost": {"train/ppo_kl": 0.0, GAP: 0.015}, "none": {}}.items():
+        lab.add(name, rows=history, config=several, summary={"eval/score": 0.5, **metrics})
+    _, asked = requests(lab)
+    notes = {name: lab.finder.find(record).note for name, record in lab.store.runs.items()}
+    assert "its summary has metrics of a training step and its history has none" in notes["lost"]
+    assert "its summary" not in notes["none"]
+    assert asked <= 3
+    assert requests(lab) == ([], 1)
+
+
 def test_a_new_name_of_a_finished_run_is_taken_up_at_no_further_request(lab):
     for index in range(250):
         lab.add(f"r{index:03}", minutes=index)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from step0_wandb.records import HistoryRow
+from step0_wandb.records import ALIVE, HistoryRow
 from step0_wandb.step0.policies import of_policy, prefixes
 from step0_wandb.wandb_api.queries import SCANNED, STEP, HistoryQuery, Window
 
@@ -134,6 +134,11 @@ class Step0Search:
         """Return the search of the newest start."""
         return self.later[-1] if self.later else self
 
+    @property
+    def has_lost_rows(self) -> bool:
+        """Whether the summary has metrics of a training step, and the history has none."""
+        return not (self._finder.has_metrics(self.rows) or self._finder.metrics.isdisjoint(self._keys))
+
     def scan(self) -> HistoryQuery | None:
         """Return the query that shows whether the run started again; None where there is no step key."""
         row = next((row for row in self.rows if self._finder.has_metrics([row])), None)
@@ -195,6 +200,10 @@ class Step0Search:
     def _after(self, query: HistoryQuery, part: HistoryPart) -> HistoryQuery | None:
         """Return the next query: for metrics without a prefix, then for those of each policy."""
         found = self._next_look(query, part) if self._prefix or not self._policies else None
+        if found is None and self._may_have_lost_rows():
+            return HistoryQuery(
+                Window(0, 1), Window(0, 1), (), 1
+            )  # the names of all that was logged come along
         if found is not None or self._is_all():
             return found
         at = self._policies.index(self._prefix[:-1]) + 1 if self._prefix else 0
@@ -203,6 +212,11 @@ class Step0Search:
             if not self._has_step0():
                 return HistoryQuery(Window(0, 1), Window(FIRST_ROWS, None), self._metrics(), SAMPLES)
         return None
+
+    def _may_have_lost_rows(self) -> bool:
+        """Return whether another process may have written over the rows of step 0, and that was not asked yet."""
+        has_several = len(self.node.writers) > 1 and self.node.state not in ALIVE
+        return has_several and not (self._keys or self._finder.has_metrics(self.rows))
 
     def _metrics(self) -> tuple[str, ...]:
         """Return the metrics that are looked for now."""

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from step0_wandb.errors import SourceError, UsageError
-from step0_wandb.records import ALIVE, NOTHING_LOGGED, OWN_JOB_TYPE, Problem, RunRecord, run_key
+from step0_wandb.records import ALIVE, LOST_ROW, NOTHING_LOGGED, OWN_JOB_TYPE, Problem, RunRecord, run_key
 from step0_wandb.sources.base import Reading, RunUpdate, SourcePage
 from step0_wandb.sources.server.fetch import PAGE_SIZE, FetchedRuns, Fetcher, PageQuery
 from step0_wandb.sources.server.progress import MOST_NAMES, Progress
@@ -116,6 +116,7 @@ class ServerSource:
     def record(self, search: Step0Search) -> RunRecord:
         """Return the record of one start of a run."""
         node, address = search.node, self.address
+        rows = (*search.rows, *([LOST_ROW] if search.has_lost_rows else []))
         return RunRecord(
             entity=address.entity,
             project=address.project,
@@ -129,7 +130,7 @@ class ServerSource:
             created_at=node.created_at,
             state=node.state,
             config=search.config,
-            rows=search.rows or (NOTHING_LOGGED if node.line_count == 0 else ()),
+            rows=rows or (NOTHING_LOGGED if node.line_count == 0 else ()),
         )
 
     def key(self, name: str) -> str:
