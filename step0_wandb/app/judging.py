@@ -286,7 +286,8 @@ def _save_ranges(job: _Job, work: _Work, judged: Mapping[str, SetupRange], lesso
     alpha = job.loaded.settings.ranges.alpha
     if lessons is not None:
         current = renewed(current, [work.fits[one.setup].fit for one in current], lessons, alpha)
-    job.store.verdicts.save_ranges(current, now=job.context.clock(), gone=gone)
+    differ = [one for one in current if stored.get(one.setup) != one]
+    job.store.verdicts.save_ranges(differ, now=job.context.clock(), gone=gone)
 
 
 def renewed(
@@ -328,15 +329,22 @@ def _save_lessons(job: _Job, work: _Work, parts: Sequence[_Part], lessons: Lesso
     store.fits.replace(fits, judged)
     if work.batches == [None]:
         kept.save_goodness(store, goodness_rows(fitness_table(parts[0].model)))
-    kept.save_coverage(store, (*coverage_lines(unchecked_of(store)), *_silent(job, work, parts)))
+    kept.save_coverage(store, (*coverage_lines(unchecked_of(store, work.fits)), *_silent(job, work, parts)))
     _save_weights(job, work.weights)
 
 
-def unchecked_of(store: Store) -> Unchecked:
-    """Return what was not checked in all runs of a store, as of their last verdicts."""
+def unchecked_of(store: Store, fits: Mapping[str, KeptFit] | None = None) -> Unchecked:
+    """Return what was not checked in all runs of a store, as of their last verdicts.
+
+    Parameters
+    ----------
+    fits : mapping of str to KeptFit, optional
+        What the store keeps of every setup, where it was read already.
+    """
     from step0_wandb.verdicts.coverage import Unchecked
 
-    unchecked = Unchecked.from_documents(one.coverage for one in store.fits.load().values())
+    known = store.fits.load() if fits is None else fits
+    unchecked = Unchecked.from_documents(one.coverage for one in known.values())
     unchecked.add(store.runs.counts_without_setup())
     return unchecked
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def join_setups(store: Store) -> dict[str, str]:
     """Let runs whose config does not say their architecture be of the setup that they can only belong to."""
-    joined = join({setup for setup, _ in store.runs.setup_projects()})
+    joined = join(store.runs.setups())
     if joined:
         with store.transaction():
             store.runs.rename_setups(joined)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
@@ -72,16 +73,18 @@ def join(labels: Collection[str]) -> dict[str, str]:
     {'miles · own': 'miles · own (28 x 1024)'}
     """
     built = {label: "".join(_IN_LABEL.findall(label)[:1]) for label in labels}
+    bases = {label: _IN_LABEL.sub("", label, count=1) for label in built}
+    rivals: dict[str, list[str]] = defaultdict(list)
+    for label, base in bases.items():
+        rivals[base].append(label)
     joined: dict[str, str] = {}
     # Setups that say the most come first, so that others can follow to where these have gone.
     for label in sorted(built, key=lambda label: (-len(_parts(built[label])), label)):
-        base = _IN_LABEL.sub("", label, count=1)
+        base = bases[label]
         fuller = {
             joined.get(other, other)
-            for other, text in built.items()
-            if len(_parts(text)) > len(_parts(built[label]))
-            and _IN_LABEL.sub("", other, count=1) == base
-            and agree(text, built[label])
+            for other in rivals[base]
+            if len(_parts(built[other])) > len(_parts(built[label])) and agree(built[other], built[label])
         }
         if len(fuller) == 1 and of_name("".join(base.split(" · ")[1:2])) is None:
             joined[label] = fuller.pop()

@@ -145,6 +145,12 @@ class RunStore:
         with self._database.transaction() as connection:
             return {row.setup: row.amount for row in connection.execute(counted)}
 
+    def setups(self) -> list[str]:
+        """Return the label of every setup, sorted."""
+        wanted = select(runs.c.setup).where(runs.c.setup.is_not(None)).distinct().order_by(runs.c.setup)
+        with self._database.transaction() as connection:
+            return list(connection.execute(wanted).scalars())
+
     def keys_without_setup(self) -> list[str]:
         """Return the stored keys of all starts without a setup, sorted."""
         wanted = select(runs.c.run).where(runs.c.setup.is_(None)).order_by(runs.c.run)

@@ -129,17 +129,16 @@ class VerdictStore:
         return tuple(sorted(saved.changed))
 
     def save_ranges(self, setups: Iterable[SetupRange], *, now: datetime, gone: Iterable[str] = ()) -> None:
-        """Write the ranges of some setups where they differ, and delete those of setups without runs."""
+        """Write the ranges of some setups, and delete those of setups without runs."""
+        some, left = list(setups), list(gone)
+        if not some and not left:
+            return
         with self._database.transaction() as connection:
-            stored = {setup.setup: setup for setup in self.ranges()}
-            differ = [setup for setup in setups if stored.get(setup.setup) != setup]
-            left = [setup for setup in gone if setup in stored]
-            for some in chunks((*(setup.setup for setup in differ), *left), PAGE):
-                connection.execute(delete(ranges).where(ranges.c.setup.in_(some)))
-            if differ:
-                connection.execute(insert(ranges), [_range_columns(setup) for setup in differ])
-            if differ or left:
-                self._notes.put(CHANGED_AT, now.isoformat())
+            for names in chunks((*(setup.setup for setup in some), *left), PAGE):
+                connection.execute(delete(ranges).where(ranges.c.setup.in_(names)))
+            if some:
+                connection.execute(insert(ranges), [_range_columns(setup) for setup in some])
+            self._notes.put(CHANGED_AT, now.isoformat())
 
     def _save(self, judged: Iterable[JudgedRun], *, now: datetime) -> _Saved:
         saved = _Saved()
