@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 if TYPE_CHECKING:
+    import pandas as pd
     from numpy.typing import NDArray
 
 
@@ -15,6 +15,8 @@ def numbers(runs: pd.DataFrame, name: str, default: float = np.nan) -> NDArray[n
     """Return a column as floats, `default` where the column is missing."""
     if name not in runs:
         return np.broadcast_to(np.float64(default), len(runs))
+    import pandas as pd  # the pages of checks are named without it
+
     return pd.to_numeric(runs[name]).to_numpy(dtype=np.float64, na_value=np.nan)
 
 
