@@ -376,7 +376,15 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Runs of a setup whose gaps agree: their center, and the keys of the newest of them."""
+    """Runs of a setup whose gaps agree.
+
+    Attributes
+    ----------
+    center : float
+        Geometric mean of their gaps.
+    runs : tuple of str
+        The keys of the newest of them, at most 50.
+    """
 
     center: float
     runs: tuple[str, ...]
@@ -388,6 +396,8 @@ class Question:
 
     Attributes
     ----------
+    text : str
+        The question as a sentence.
     levels : tuple of Level
         The one in force first.
     differs : tuple of str
@@ -401,7 +411,17 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A level that a setup's runs have moved to: its ratio to the one before, since when, how many runs."""
+    """A level that a setup's runs have moved to.
+
+    Attributes
+    ----------
+    ratio : float
+        Its center divided by that of the level before.
+    since : datetime or None
+        When the first run at that level was created.
+    runs : int
+        How many runs are at that level.
+    """
 
     ratio: float
     since: datetime | None

@@ -242,6 +242,9 @@ def run_fields() -> str:
         "SETUP": records.SetupRange,
         "CHECK": records.CheckResult,
         "EARLIER": records.EarlierStart,
+        "MOVE": records.Move,
+        "QUESTION": records.Question,
+        "LEVEL": records.Level,
     }
     return "\n\n".join(f"### {name}\n\n{_fields(kind)}" for name, kind in kinds.items())
 
@@ -249,7 +252,10 @@ def run_fields() -> str:
 def _fields(kind: type[Any]) -> str:
     known = _described(kind)
     schema = TypeAdapter(kind).json_schema()
-    names = [field.name for field in dataclasses.fields(kind)] + list(getattr(kind, "DERIVED", ()))
+    shown = getattr(kind, "SHOWN_AS", {})
+    names = [field.name for field in dataclasses.fields(kind) if shown.get(field.name, "") is not None]
+    names += getattr(kind, "DERIVED", ())
+    schema["properties"] |= {"moved": {"anyOf": [{"$ref": "Move"}, {"type": "null"}]}} if shown else {}
     rows = [
         (
             code(name),
@@ -279,7 +285,8 @@ def _type(schema: dict[str, Any]) -> str:
         return " or ".join(_type(part) for part in schema["anyOf"])
     if "$ref" in schema:
         names = {"CheckResult": "CHECK", "SetupRange": "SETUP", "EarlierStart": "EARLIER"}
-        return names[schema["$ref"].rpartition("/")[2]]
+        name = schema["$ref"].rpartition("/")[2]
+        return names.get(name, name.upper())
     if "enum" in schema:
         return ", ".join(code(value) for value in schema["enum"])
     if schema.get("type") == "array":
