@@ -126,10 +126,7 @@ def test_check_tells_it_only_where_it_is_asked(tmp_path):
     }
     asked = run("check", place, "--json", "--every-rollout", cwd=tmp_path)
     assert asked.code == 3
-    assert [check["check"] for check in asked.document["run"]["checks"]][4:6] == [
-        "every-rollout",
-        "first-update",
-    ]
+    assert {"every-rollout", "first-update"} <= {check["check"] for check in asked.document["run"]["checks"]}
     told = run("check", place, "--every-rollout", cwd=tmp_path)
     assert "at the first step of rollout 2" in told.out
     assert "gap 0.0150 of rollout 1 is 1.00 times step 0's 0.0150" in " ".join(told.out.split())
