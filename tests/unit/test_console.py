@@ -292,6 +292,8 @@ REPEATED = {
     "texts without an end": b"{'a': \"{'ppo_kl': 0} ",
     "bars that name a metric": b"\r 12%|## | ppo_kl: 0.1, 3/25 [00:01<00:09]",
     "the name alone": b"ppo_kl:",
+    "one metric again and again": b"ppo_kl=0.1 ",
+    "a dict inside each value": b"{'train/ppo_kl': 0.0, ",
     "braces": b"{",
     "spaces": b"ppo_kl" + b" " * 500,
     "launches": b"step 0: {'train/ppo_kl': 0.1, 'train/step': 0} step 1: {'train/ppo_kl': 0, 'train/step': 1}",

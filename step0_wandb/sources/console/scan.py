@@ -116,6 +116,8 @@ class Log:
         if self._hits[needle] >= start:
             return self._hits[needle]
         begin = max(start, self._searched[needle], self._base)
+        if begin > self.end - len(needle):
+            return -1
         found = self._memmem(self._held, needle, begin - self._base)
         self._hits[needle] = found + self._base if found >= 0 else -1
         self._searched[needle] = found + self._base if found >= 0 else max(self.end - len(needle) + 1, begin)

@@ -35,6 +35,9 @@ MOST_LINES = 64
 """Lines that a terminal may have broken one line into."""
 
 _LONGEST_MARK = 512  # bytes
+_LONGEST_COLOR = 32  # bytes
+_COLORED = re.compile(rb"[\x1b\[\x00]")
+_NUMBERED = re.compile(rb"(?:\A|\d)\s*(?:[:=]\s*)?\Z")
 _INSIDE_A_KEY = frozenset("_-/'\"")
 _NOT_IN_A_KEY = rb"(?:(?<=\x1b\[0m)|(?<![\w/\-'\"]))"
 _REST_OF_KEY = rb"[\w/.\-]{0,80}\s{0,80}[\w/.\-]{0,80}['\"]?\s{0,80}:"
@@ -99,6 +102,9 @@ class StepFinder:
         self.skip_above = math.inf
         lines = [layout for layout in layouts if layout.console.kind == "dashes"]
         self._dicts = [layout for layout in layouts if layout not in lines]
+        self._no_numbers: dict[str, int | None] = dict.fromkeys(
+            layout.profile.name for layout in self._dicts
+        )
         self._marks = {_mark(layout): layout.profile.name for layout in lines}
         keys = {needle.encode() for layout in self._dicts for needle in layout.console.find}
         self._key = re.compile(b"(?:%s)%s" % (b"|".join(map(re.escape, keys)), _REST_OF_KEY))
@@ -107,6 +113,7 @@ class StepFinder:
         self.log = Log(stream, keys | {f"{layout.console.word}:".encode() for layout in lines})
         self._done = 0  # the steps before this place were read
         self._tried: set[int] = set()
+        self._tried_up_to = 0  # of the braces before this place none is left to try
         self._spent = 0
 
     def steps(self) -> Iterator[PrintedStep]:
@@ -118,7 +125,7 @@ class StepFinder:
 
     def _line_at(self, at: int) -> PrintedStep | None:
         """Return the step of a line ``step:N - key:value - …`` that begins here."""
-        before = clean(self.log.text(at - _LONGEST_MARK, at))[-1:]
+        before = self._character_before(at)
         if before.isalnum() or before in _INSIDE_A_KEY:
             return None
         for pattern, name in self._marks.items():
@@ -130,6 +137,13 @@ class StepFinder:
             printed = None if number > self.skip_above else read_pairs(self._pairs())
             return PrintedStep(at, {name: number}, printed)
         return None
+
+    def _character_before(self, at: int) -> str:
+        """Return the character before a place, as it is without colors; empty at the beginning."""
+        tail = self.log.text(at - _LONGEST_COLOR, at)
+        if tail.isascii() and not _COLORED.search(tail):  # in a tenth of the time
+            return tail[-1:].decode()
+        return clean(self.log.text(at - _LONGEST_MARK, at))[-1:]
 
     def _pairs(self) -> str:
         """Return the rest of a line; one that breaks off inside a pair goes on in the next."""
@@ -160,11 +174,11 @@ class StepFinder:
         """Return the step whose dict has a key here."""
         if self._match(self._key, at) is None:
             return None
-        brace, lowest = at, max(self._done, at - BACK)
+        brace, lowest = at, max(self._done, self._tried_up_to, at - BACK)
         for _ in range(MOST_BRACES):
             brace = self.log.last(b"{", lowest, brace)
             if brace < 0 or self._spent > SPARE_EFFORT + self.log.end:
-                return None
+                break
             if brace in self._tried:
                 continue
             numbers = self._numbers_before(brace)
@@ -175,9 +189,13 @@ class StepFinder:
                 self._done = at + 1
             if printed or number is not None:
                 return PrintedStep(brace, numbers, printed)
+        self._tried_up_to = at
         return None
 
     def _numbers_before(self, brace: int) -> dict[str, int | None]:
+        tail = self.log.text(brace - _LONGEST_COLOR, brace)
+        if tail.isascii() and not _COLORED.search(tail) and not _NUMBERED.search(tail):
+            return self._no_numbers  # in a twentieth of the time
         before = clean(self.log.text(max(self._done, brace - _LONGEST_MARK), brace))
         found = {
             layout.profile.name: _step_before(layout.console.word).search(before) for layout in self._dicts
