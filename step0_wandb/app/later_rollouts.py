@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from step0_wandb.errors import SourceError, Step0Error
 from step0_wandb.records import ALIVE, Problem
@@ -57,7 +57,7 @@ def follow(store: Store, finder: RolloutFinder, context: Context, *, since: date
     """
     from step0_wandb.step0.rollouts import judge_later
 
-    kept: dict[str, Any] = dict(cast("Mapping[str, Any]", store.notes.get(NOTE) or {}))
+    kept = _kept(store)
     before = dict(kept)
     problems = []
     paths = _paths(store)
@@ -84,11 +84,22 @@ def joined(store: Store, runs: pd.DataFrame) -> pd.DataFrame:
     """Return the runs with the answers that the store keeps, as columns."""
     import pandas as pd
 
-    answers = _answers(cast("Mapping[str, Any]", store.notes.get(NOTE) or {}))
+    answers = _answers(_kept(store))
     if not answers:
         return runs
     columns = pd.DataFrame([answers.get(key, {}) for key in runs["run"]], index=runs.index)
     return runs.join(columns)
+
+
+def _kept(store: Store) -> dict[str, Any]:
+    """Return the answers that the store keeps; those that are not as they were written are made again."""
+    note = store.notes.get(NOTE)
+    found = note.items() if isinstance(note, dict) else ()
+    return {
+        key: value
+        for key, value in found
+        if isinstance(value, dict) and isinstance(value.get("answers"), dict) and "open" in value
+    }
 
 
 def _due(runs: pd.DataFrame, kept: Mapping[str, Any], since: datetime) -> list[str]:

@@ -305,8 +305,7 @@ def write_page_of(store: Store, path: Path, profiles: Profiles) -> None:
     ranges = store.verdicts.ranges()
     shown = store.verdicts.for_page(newest_each(len(ranges)))
     judged = store.verdicts.runs(keys=shown.keys)
-    changed = store.notes.get("changed_at")
-    as_of = datetime.fromisoformat(changed) if isinstance(changed, str) else None
+    as_of = store.notes.changed_at
     extras = Extras(
         kept.load_weight_checks(store),
         fits=[str(fit) for fit in kept.load_goodness(store)],

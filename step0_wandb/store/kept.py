@@ -27,7 +27,7 @@ def save_goodness(store: Store, found: Sequence[GoodnessOfFit]) -> None:
 
 def load_goodness(store: Store) -> tuple[GoodnessOfFit, ...]:
     """Return the goodness of fit of each gap metric as of the last verdicts."""
-    return goodness_from_json(store.notes.get(_GOODNESS))
+    return store.notes.load(_GOODNESS, goodness_from_json)
 
 
 def save_weight_checks(store: Store, found: Sequence[WeightCheck]) -> None:
@@ -37,7 +37,7 @@ def save_weight_checks(store: Store, found: Sequence[WeightCheck]) -> None:
 
 def load_weight_checks(store: Store) -> list[WeightCheck]:
     """Return the weight checks as of the last verdicts, what failed first."""
-    return from_json(store.notes.get(_WEIGHTS))
+    return store.notes.load(_WEIGHTS, from_json)
 
 
 def save_coverage(store: Store, lines: Sequence[str]) -> None:

@@ -116,10 +116,11 @@ def identity_of(
 
 def rows_of(row: Row[Any], templates: Templates) -> tuple[HistoryRow, ...]:
     """Return the history rows of a run."""
-    document = cast("dict[str, dict[str, Any]]", templates.unpack(row.rows_template, row.rows))
-    return tuple(
-        HistoryRow(document[at]["values"], document[at]["order"]) for at in sorted(document, key=int)
-    )
+    with reading(f"the rows of {row.run}"):
+        document = cast("dict[str, dict[str, Any]]", templates.unpack(row.rows_template, row.rows))
+        return tuple(
+            HistoryRow(document[at]["values"], document[at]["order"]) for at in sorted(document, key=int)
+        )
 
 
 def step0_of(row: Row[Any], rows: Sequence[HistoryRow] = ()) -> Step0:

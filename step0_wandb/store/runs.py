@@ -318,34 +318,33 @@ class RunStore:
     def _columns(
         self, connection: Connection, wanted: Wanted, starts: Starts, where: ColumnElement[bool]
     ) -> Iterator[Columns]:
-        database = self._database
-        heavy = bool(wanted.names())
-        needed = [column for column in runs.c if heavy or column.name not in _HEAVY]
+        needed = [column for column in runs.c if wanted.names() or column.name not in _HEAVY]
         labeled = (labels.c.label, labels.c.why.label("label_why"), labels.c.who.label("label_who"))
         joined: Select[Any] = select(*needed, *labeled).outerjoin(labels, labels.c.run == runs.c.run)
         joined = joined.where(where, *_of(starts))
         accepted = {row.setup: row.at for row in connection.execute(select(accepts))}
         for row in connection.execute(joined):
-            rows = rows_of(row, database.templates) if wanted.metrics else ()
-            config = (
-                database.templates.unpack_under(wanted.config, row.config_template, row.config)
-                if wanted.config
-                else {}
-            )
             with reading(f"the run {row.run}"):
-                run = identity_of(row, config=config, rows=rows)
-            facts = facts_of(row, database.plans, rows)
-            yield {
-                **columns_of(run, facts),
-                "run": row.run,
-                "superseded": row.superseded_by is not None,
-                **(wanted.columns_of(run, facts) if heavy else {}),
-                "label": row.label,
-                "label_why": row.label_why,
-                "label_who": row.label_who,
-                "accepted_at": accepted.get(row.setup),
-                "conflict": row.conflict,
-            }
+                columns = self._columns_of(row, wanted)
+            yield {**columns, "accepted_at": accepted.get(row.setup)}
+
+    def _columns_of(self, row: Row[Any], wanted: Wanted) -> Columns:
+        templates = self._database.templates
+        rows = rows_of(row, templates) if wanted.metrics else ()
+        config = (
+            templates.unpack_under(wanted.config, row.config_template, row.config) if wanted.config else {}
+        )
+        run, facts = identity_of(row, config=config, rows=rows), facts_of(row, self._database.plans, rows)
+        return {
+            **columns_of(run, facts),
+            "run": row.run,
+            "superseded": row.superseded_by is not None,
+            **(wanted.columns_of(run, facts) if wanted.names() else {}),
+            "label": row.label,
+            "label_why": row.label_why,
+            "label_who": row.label_who,
+            "conflict": row.conflict,
+        }
 
 
 def _numbers(record: RunRecord) -> Iterator[tuple[int, str, float]]:

@@ -320,8 +320,9 @@ class VerdictStore:
         """Return whether a verdict differs from the stored one in what people want to hear about."""
         if row.digest is None:
             return True
-        before = self._database.templates.unpack(row.template, row.body)
-        return any(repr(document[name]) != repr(before[name]) for name in _NEWS)
+        with reading(f"the verdict of {row.run}"):
+            before = self._database.templates.unpack(row.template, row.body)
+            return any(repr(document[name]) != repr(before[name]) for name in _NEWS)
 
     def _packed(self, document: Mapping[str, Json]) -> Columns:
         packed = self._database.templates.pack("verdict", document)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from step0_wandb.publish.wandb.report import as_json, build_report
@@ -13,6 +12,7 @@ from step0_wandb.store.kept import load_weight_checks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from step0_wandb.publish.wandb.report import Report
     from step0_wandb.publish.wandb.state import State
@@ -75,8 +75,7 @@ class Content:
 def _report(
     store: Store, target: Target, runs: Sequence[JudgedRun], state: State, *, now: datetime
 ) -> Report:
-    changed = store.notes.get("changed_at")
-    as_of = datetime.fromisoformat(changed) if isinstance(changed, str) else now
+    as_of = store.notes.changed_at or now
     checks = load_weight_checks(store)
     weights = [entry for entry in checks if any(map(target.scope.has_project, entry.projects))]
     return build_report(runs, state.ranges, as_of=as_of, weights=weights)

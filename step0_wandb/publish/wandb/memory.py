@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
+
+from pydantic import AwareDatetime, TypeAdapter, ValidationError  # noqa: TC002 - in a field
 
 from step0_wandb.publish.wandb.state import Claim
+from step0_wandb.store.outbox import AlertLevel  # noqa: TC001 - pydantic reads it
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from step0_wandb.records import Json
 
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    marks: dict[str, str]
+    report: str | None
+    seen: list[str] = field(default_factory=list)
+    claims: dict[str, list[tuple[str, str, AlertLevel, AwareDatetime]]] = field(default_factory=dict)
+    refused_at: AwareDatetime | None = None
+
+
+_NOTE: Final = TypeAdapter(_Note)
 _REMEMBERED: Final = 60
 """Versions of the state: more than are ever listed."""
 
@@ -44,14 +57,13 @@ class Memory:
     @classmethod
     def load(cls, note: Json) -> Memory:
         """Return what a note of the store says."""
-        if not isinstance(note, dict):
+        try:
+            known = _NOTE.validate_python(note)
+        except ValidationError:  # what was in the project is looked at again
             return cls()
-        known = cast("dict[str, Any]", note)
-        claims = {
-            writer: tuple(Claim(one[0], one[1], one[2], datetime.fromisoformat(one[3])) for one in some)
-            for writer, some in known.get("claims", {}).items()
-        }
-        return cls(known["marks"], known["report"], known.get("seen", ()), claims, known.get("refused_at"))
+        claims = {writer: tuple(Claim(*one) for one in some) for writer, some in known.claims.items()}
+        refused_at = known.refused_at.isoformat() if known.refused_at else None
+        return cls(known.marks, known.report, known.seen, claims, refused_at)
 
     def note(self) -> Json:
         """Return the note for the store."""

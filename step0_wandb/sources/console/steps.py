@@ -102,9 +102,7 @@ class StepFinder:
         self.skip_above = math.inf
         lines = [layout for layout in layouts if layout.console.kind == "dashes"]
         self._dicts = [layout for layout in layouts if layout not in lines]
-        self._no_numbers: dict[str, int | None] = dict.fromkeys(
-            layout.profile.name for layout in self._dicts
-        )
+        self._no_numbers: dict[str, int | None] = dict.fromkeys(layout.profile.name for layout in self._dicts)
         self._marks = {_mark(layout): layout.profile.name for layout in lines}
         keys = {needle.encode() for layout in self._dicts for needle in layout.console.find}
         self._key = re.compile(b"(?:%s)%s" % (b"|".join(map(re.escape, keys)), _REST_OF_KEY))

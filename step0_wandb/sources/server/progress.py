@@ -10,10 +10,12 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator, AwareDatetime, TypeAdapter, ValidationError
 
 from step0_wandb.records import ALIVE
-from step0_wandb.wandb_api.queries import LABEL_TAGS, names_filter
+from step0_wandb.wandb_api.queries import LABEL_TAGS, moment, names_filter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,6 +29,7 @@ OVERLAP = timedelta(hours=1)
 """Runs may appear so much later than they were created."""
 MOST_NAMES = 500
 """Names that one filter holds."""
+Moment = Annotated[AwareDatetime, AfterValidator(lambda found: moment(found.isoformat()))]
 
 
 @dataclass(slots=True)
@@ -64,42 +67,31 @@ class Progress:
     """
 
     profiles: str = ""
-    since: datetime | None = None
-    recent: dict[str, datetime] = field(default_factory=dict)
+    since: Moment | None = None
+    recent: dict[str, Moment] = field(default_factory=dict)
     pending: set[str] = field(default_factory=set)
     watched: dict[str, str] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
     count: int = 0
     surplus: int = 0
     metrics: set[str] = field(default_factory=set)
-    flat_until: datetime | None = None
+    flat_until: Moment | None = None
     marks: dict[str, tuple[int | None, tuple[str, ...]]] = field(default_factory=dict)
-    heard: datetime | None = None
-    named_from: datetime | None = None
+    heard: Moment | None = None
+    named_from: Moment | None = None
 
     @classmethod
-    def load(cls, cursor: Mapping[str, Json] | None) -> Progress:
-        """Return what the store kept; a cursor of another version starts again."""
-        if cursor is None or cursor.get("version") != VERSION:
+    def load(cls, cursor: Mapping[str, Json] | None, *, now: datetime) -> Progress:
+        """Return what the store kept; a cursor that is damaged or of another version starts again.
+
+        Nothing is lost by that. What is damaged may also be a date: behind one to come no run is new.
+        """
+        try:
+            saved = _PROGRESS.validate_python(cursor)
+        except ValidationError:
             return cls()
-        saved = cast("Mapping[str, Any]", cursor)
-        return cls(
-            profiles=saved["profiles"],
-            since=_time(saved["since"]),
-            recent={name: datetime.fromisoformat(text) for name, text in saved["recent"].items()},
-            pending=set(saved["pending"]),
-            watched=dict(saved["watched"]),
-            lost=dict(saved["lost"]),
-            count=saved["count"],
-            surplus=saved["surplus"],
-            metrics=set(saved["metrics"]),
-            flat_until=_time(saved["flat_until"]),
-            marks={
-                name: (lines, tuple(writers)) for name, (lines, writers) in saved.get("marks", {}).items()
-            },
-            heard=_time(saved.get("heard")),
-            named_from=_time(saved.get("named_from")),
-        )
+        is_usable = isinstance(cursor, dict) and cursor.get("version") == VERSION
+        return saved if is_usable and (saved.since or now) <= now else cls()
 
     def save(self) -> dict[str, Json]:
         """Return what the store is to keep."""
@@ -225,16 +217,15 @@ class Progress:
         self.recent = {name: moment for name, moment in self.recent.items() if moment > self.since}
 
 
+_PROGRESS = TypeAdapter(Progress)
+
+
 def _list(names: Iterable[str]) -> list[Json]:
     return [*sorted(names)]
 
 
 def _text(moment: datetime | None) -> str | None:
     return moment.isoformat() if moment else None
-
-
-def _time(text: str | None) -> datetime | None:
-    return datetime.fromisoformat(text) if text else None
 
 
 def _stamp(moment: datetime) -> str:

@@ -96,7 +96,7 @@ class ServerSource:
             The one run that was asked for does not exist.
         """
         self.runs_seen = 0
-        progress = Progress.load(memory.cursor)
+        progress = Progress.load(memory.cursor, now=self._clock())
         flat = progress.flat_until is not None and self._clock() < progress.flat_until
         project = ProjectClient(self.client, self.address)
         fetcher = Fetcher(
