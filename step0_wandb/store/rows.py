@@ -127,7 +127,7 @@ def step0_of(row: Row[Any], rows: Sequence[HistoryRow] = ()) -> Step0:
     """Return step 0 of the run; without the history rows its own row is empty."""
     if row.step0 not in _STATUSES:
         raise ValueError(f"{row.step0!r} is not a status")
-    values: dict[str, Any] = {name: _checked(getattr(row, name)) for name in METRICS}
+    values: dict[str, Any] = {name: checked(getattr(row, name)) for name in METRICS}
     for name in row.nan_metrics.split():
         values[name] = math.nan
     return Step0(
@@ -198,7 +198,14 @@ def _merged(rows: Sequence[HistoryRow], used: Sequence[int]) -> dict[str, float]
     return values
 
 
-def _checked(value: object) -> float | None:
+def checked(value: object) -> float | None:
+    """Return a stored number, or None.
+
+    Raises
+    ------
+    TypeError
+        It is none: the file is damaged.
+    """
     if value is not None and not isinstance(value, int | float):
         raise TypeError(f"{str(value)[:40]!r} is not a number")
     return value

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
-from sqlalchemy import case, delete, func, insert, select
+from sqlalchemy import Float, Integer, case, delete, func, insert, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from step0_wandb.records import (
@@ -24,8 +24,9 @@ from step0_wandb.records import (
     chunks,
 )
 from step0_wandb.store.codec import parsed, reading
+from step0_wandb.store.file import explained
 from step0_wandb.store.notes import CHANGED_AT, Notes
-from step0_wandb.store.rows import METRICS
+from step0_wandb.store.rows import METRICS, checked
 from step0_wandb.store.runs import selected
 from step0_wandb.store.schema import clean, labels, ranges, runs, verdicts
 from step0_wandb.store.stale import Stale
@@ -50,6 +51,7 @@ _IDENTITY = [
     runs.c[name] for name in ("run", "policy", "start", "name", "url", "user", "group", "created_at", "state")
 ]
 _ABOUT = (*(column.name for column in _IDENTITY), "label")
+_NUMBERS = [column.name for column in ranges.c if isinstance(column.type, Float | Integer)]
 PAGE = 1000
 """Verdicts that are read at once."""
 _GRAVITY = case({name: at for at, name in enumerate(VERDICTS)}, value=verdicts.c.verdict)
@@ -184,7 +186,10 @@ class VerdictStore:
 
     def iterate(self, **filters: Unpack[RunFilters]) -> Iterator[JudgedRun]:
         """Yield stored verdicts as records; see `documents`."""
-        return map(_judged, self.documents(**filters))
+        for fields in self.documents(**filters):
+            with explained(self._database.file.path):
+                run = _judged(fields)
+            yield run
 
     def documents(
         self,
@@ -397,7 +402,7 @@ def _judged(fields: Mapping[str, Any]) -> JudgedRun:
                 **fields,
                 "reasons": tuple(fields["reasons"]),
                 "checks": tuple(CheckResult(**check) for check in fields["checks"]),
-                "range": SetupRange(**used) if used else None,
+                "range": _checked_range(used) if used else None,
             }
         )
 
@@ -421,7 +426,13 @@ def _range_of(row: Mapping[str, Any]) -> SetupRange:
     if question:
         levels = tuple(Level(level["center"], tuple(level["runs"])) for level in question["levels"])
         question = Question(question["text"], levels, tuple(question["differs"]))
-    return SetupRange(**{**row, "question": question})
+    return _checked_range({**row, "question": question})
+
+
+def _checked_range(values: Mapping[str, Any]) -> SetupRange:
+    for name in _NUMBERS:
+        checked(values.get(name))
+    return SetupRange(**values)
 
 
 def _fields(flat: CheckResult | SetupRange) -> dict[str, Any]:
