@@ -106,16 +106,20 @@ def of_states(_folder: Path) -> Attack:
 
 def of_stores(folder: Path) -> Attack:
     """Stores with flipped bytes, odd values in a column, or another value inside a stored document."""
-    path = folder / "step0.db"
     whole = stores.whole_store(folder / "whole.db")
     known = set(stores.listed(folder / "whole.db"))
 
     def attack(noise: random.Random) -> str:
+        path = folder / f"{noise.randrange(1 << 60)}.db"  # a half-read query would hold the lock of the last
         path.write_bytes(whole)
-        for beside in folder.glob("step0.db-*"):
-            beside.unlink()
-        kind = noise.choice((flip, odd_value, other_document))
-        kind(noise)
+        try:
+            return outcome(path, noise)
+        finally:
+            for file in folder.glob(f"{path.name}*"):
+                file.unlink()
+
+    def outcome(path: Path, noise: random.Random) -> str:
+        noise.choice((flip, odd_value, other_document))(path, noise)
         try:
             stores.use(path)
         except StoreError:
@@ -123,17 +127,17 @@ def of_stores(folder: Path) -> Attack:
         assert known <= set(stores.listed(path)), "a run is lost in silence"
         return "read"
 
-    def flip(noise: random.Random) -> None:
+    def flip(path: Path, noise: random.Random) -> None:
         damaged = bytearray(whole)
         for _ in range(noise.choice([1, 1, 1, 8, 64])):
             damaged[noise.randrange(len(damaged))] ^= 1 << noise.randrange(8)
         path.write_bytes(damaged)
 
-    def odd_value(noise: random.Random) -> None:
+    def odd_value(path: Path, noise: random.Random) -> None:
         table, column = noise.choice(stores.cells())
         stores.change(path, table, column, lambda _old: noise.choice(stores.ODD))
 
-    def other_document(noise: random.Random) -> None:
+    def other_document(path: Path, noise: random.Random) -> None:
         table, column = noise.choice(stores.DOCUMENTS)
         stores.change(path, table, column, lambda old: stores.another(old, noise))
 
