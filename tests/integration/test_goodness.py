@@ -23,7 +23,7 @@ FITS = GoodnessOfFit(METRIC, 212, 0.4, 0.43, 0.05, 0.0142, 0.02, np.inf, 1.0, 6.
 
 def test_command_and_page_tell_what_the_notebook_finds(tmp_path):
     for at, noise in enumerate(np.random.default_rng(1).normal(0, 0.02, 12)):
-        model = {"hf_checkpoint": f"/m/Qwen3-{at % 2}B"}
+        model = dict.fromkeys(("hf_checkpoint", "load", "ref_load"), f"/m/Qwen3-{at % 2}B")
         miles_run(tmp_path, f"r{at:02}", float(0.015 * np.exp(noise)), config=model)
     loaded = load_settings(cwd=tmp_path, environ={}, flags={"store": str(tmp_path / "s.db")})
     run_sync(Job(loaded, sources=(str(tmp_path),), clock=lambda: NOW, html=tmp_path / "page.html"))
