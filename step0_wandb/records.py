@@ -39,6 +39,21 @@ ALPHA = 0.001
 """Share of healthy runs that may fall outside their range, where nobody asks for another."""
 BROKEN_RATIO = 2.0
 """A gap above its range is broken from this many times the center on, where nobody asks for another."""
+BOUND_DEFAULTS: dict[str, float] = {
+    "mean-abs": 0.5,
+    "k3": 0.5,
+    "signed-mean": 0.5,
+    "probability": 0.1,
+    "ratio": 1.0,
+    "log-perplexity": 0.3,
+    "pearson": 0.9,
+    "chi2": 1.0,
+    "ess": 0.3,
+}
+"""By statistic the value from which a run is broken whatever its setup shows, where nobody asks for another.
+
+In nats, as a probability, or above a ratio of 1; a correlation or an effective sample size is broken below.
+"""
 
 ALIVE = frozenset({"running", "pending", "preempting"})
 """The states in which a run may still log its step 0."""

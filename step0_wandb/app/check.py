@@ -299,7 +299,7 @@ def judge_one(
     joined = join({str(facts.setup), *ranged, *_setups_of(basis.runs)})
     frame = _beside(row, basis.runs)
     frame["setup"] = frame["setup"].replace(joined)
-    result = weigh(frame, basis.ranges, alpha=settings.alpha, broken_ratio=settings.broken_ratio)
+    result = weigh(frame, basis.ranges, **settings.model_dump())
     return next(run for run in judged_runs(result, only=record.key))
 
 

@@ -166,7 +166,7 @@ def _learn(job: _Job, work: _Work) -> Lessons:
     from step0_wandb.verdicts.lessons import Lessons, fits_of
 
     settings = job.loaded.settings.ranges
-    result = weigh(job.frame(None), alpha=settings.alpha, broken_ratio=settings.broken_ratio)
+    result = weigh(job.frame(None), **settings.model_dump())
     work.fits.update({fit.setup: KeptFit(fit, None) for fit in fits_of(result)})
     kept.save_goodness(job.store, goodness_rows(fitness_table(result.model)))
     return Lessons.of(result)
@@ -211,7 +211,7 @@ def _judge(job: _Job, batch: RunSelection | None, work: _Work, lessons: Lessons 
     own = set(batch.setups) if batch else set()
     if lessons is not None:
         lessons = lessons.beside([one.fit for name, one in work.fits.items() if name not in own])
-    result = weigh(runs, alpha=settings.alpha, broken_ratio=settings.broken_ratio, lessons=lessons)
+    result = weigh(runs, **settings.model_dump(), lessons=lessons)
     judged = judged_runs(result)
     is_newest = ~result.runs["superseded"].to_numpy(dtype=bool)
     newest = [run for run, chosen in zip(judged, is_newest, strict=True) if chosen]

@@ -123,7 +123,7 @@ def explain(verdicts: pd.DataFrame, run: str) -> Explanation:
     profiles, settings = profiles_of(job.loaded), job.loaded.settings.ranges
     with _open(frame.attrs.get(ORIGIN)) as store:
         every = _changed(store.runs.frame(starts="all"), frame)
-        judged = judged_runs(weigh(every, alpha=settings.alpha, broken_ratio=settings.broken_ratio))
+        judged = judged_runs(weigh(every, **settings.model_dump()))
         this = next((item for item in judged if item.run == key), None)
         if this is None:
             raise UsageError(f"{key} is not among the runs that this frame was loaded from", _AGAIN)

@@ -274,7 +274,10 @@ def _follow(store: Store, job: Job, context: Context) -> tuple[Problem, ...]:
 def profiles_of(loaded: Loaded) -> Profiles:
     """Return the profiles, with the settings' changes to their setups."""
     changes = {name: change.model_dump() for name, change in loaded.settings.setup.items()}
-    return load_profiles(loaded.profile_paths).with_setups(changes, loaded.settings.model.generic)
+    settings = loaded.settings
+    return load_profiles(loaded.profile_paths).with_setups(
+        changes, settings.model.generic, settings.bounds.by_statistic()
+    )
 
 
 def _mismatched(store: Store, changed: Sequence[str]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from step0_wandb.errors import UsageError
 from step0_wandb.profiles.load import SHIPPED, parse_profile, read_file
 from step0_wandb.profiles.observables import catalog_file
+from step0_wandb.records import BOUND_DEFAULTS
 from step0_wandb.text.paths import is_there
 
 if TYPE_CHECKING:
@@ -98,8 +99,13 @@ class Profiles:
             if profile.weights and profile.weights.flag.holds(profile.scope(config))
         ]
 
-    def with_setups(self, changes: Mapping[str, Mapping[str, Any]], generic: Iterable[str] = ()) -> Profiles:
-        """Return the profiles with other setup keys.
+    def with_setups(
+        self,
+        changes: Mapping[str, Mapping[str, Any]],
+        generic: Iterable[str] = (),
+        bounds: Mapping[str, float] | None = None,
+    ) -> Profiles:
+        """Return the profiles with other setup keys, names and bounds.
 
         Parameters
         ----------
@@ -107,6 +113,8 @@ class Profiles:
             By profile name what `Profile.with_setup` takes: ``keys``, ``add`` and ``drop``.
         generic : iterable of str
             More words that name no model.
+        bounds : mapping of str to float, optional
+            By statistic the value from which a run is broken, as `records.BOUND_DEFAULTS`.
 
         Raises
         ------
@@ -114,8 +122,11 @@ class Profiles:
             There is no such profile, or it has no such key to drop.
         """
         words = frozenset(word.lower() for word in generic)
+        moved = {name: bound for name, bound in (bounds or {}).items() if bound != BOUND_DEFAULTS[name]}
         by_name = {
-            name: profile.model_copy(update={"generic": profile.generic | words}) if words else profile
+            name: profile.model_copy(update={"generic": profile.generic | words, "bounds": moved})
+            if words or moved
+            else profile
             for name, profile in self.by_name.items()
         }
         for name, change in changes.items():
@@ -124,11 +135,10 @@ class Profiles:
                     f"[setup.{name}] does not name a profile", f"There are: {', '.join(sorted(by_name))}."
                 )
             by_name[name] = by_name[name].with_setup(**change)
-        text = repr(
-            (sorted((name, sorted(change.items())) for name, change in changes.items()), sorted(words))
-        )
+        named = sorted((name, sorted(change.items())) for name, change in changes.items())
+        text = repr((named, sorted(words), sorted(moved.items())) if moved else (named, sorted(words)))
         digest = hashlib.sha256((self.fingerprint + text).encode()).hexdigest()[:16]
-        return Profiles(by_name, digest if changes or words else self.fingerprint)
+        return Profiles(by_name, digest if changes or words or moved else self.fingerprint)
 
 
 def preferred(rivals: Sequence[Profile], config: Mapping[str, Json]) -> Profile | None:

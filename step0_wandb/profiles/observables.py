@@ -67,6 +67,8 @@ class Definition(schema.ProfileTable):
         Of a learned one: how many times the center, or how far from it on a share, is worth a word.
     prompts : bool
         Of a learned one: whether only runs on the same prompts with the same length limit compare.
+    worst : bool
+        Whether the largest of the metrics counts, and not the first that a row has.
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_:-]*$")
@@ -78,6 +80,7 @@ class Definition(schema.ProfileTable):
     scale: Literal["log", "share"] = "log"
     factor: float = 2.0
     prompts: bool = False
+    worst: bool = False
 
     @model_validator(mode="after")
     def _whole(self) -> Definition:
@@ -162,13 +165,13 @@ class Observable(schema.ProfileTable):
     def value(self, row: Mapping[str, float]) -> tuple[str, float] | None:
         """Return the name of the metric that a row has, and the number that is judged; None without one."""
         what = self.what
+        logged = [name for name in self.metrics if name in row]
         if what.kind == "finite":
-            logged = [name for name in self.metrics if name in row]
             odd = [name for name in logged if not math.isfinite(row[name])]
             return (" and ".join(odd) or "all", float(len(odd))) if logged else None
-        name = next((name for name in self.metrics if name in row), None)
-        if name is None:
+        if not logged:
             return None
+        name = max(logged, key=lambda name: row[name]) if what.worst else logged[0]
         if what.kind == "difference":
             other = schema.first_of(row, self.minus)
             return None if other is None else (f"{name} - {self._other(row)}", row[name] - other)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,7 +15,7 @@ from step0_wandb.errors import UsageError
 from step0_wandb.profiles import architecture, observables, schema
 from step0_wandb.profiles.expression import Expression
 from step0_wandb.profiles.model_names import names_with
-from step0_wandb.records import CheckPlan, Covariates, ObservableRule, Rule
+from step0_wandb.records import BOUND_DEFAULTS, CheckPlan, Covariates, ObservableRule, Rule
 from step0_wandb.text.nested import flatten, has, lookup
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Profile(schema.ProfileTable):
     prefer: schema.Expr | None = None
     known_by: tuple[str, ...] = ()
     generic: frozenset[str] = frozenset()
+    bounds: dict[str, float] = Field(default_factory=dict)
     alternatives: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     metrics: schema.Metrics
     step: schema.Step
@@ -260,7 +262,7 @@ class Profile(schema.ProfileTable):
         for entry in self.observable:
             rule, found = entry.rule(row, scope, prompts), entry.value(row)
             if rule is not None and found is not None and rule.name not in values:
-                rules.append(rule)
+                rules.append(self._bounded(rule))
                 values[rule.name] = found[1]
         gap = next((gap for gap in self.metrics.gap if gap.metric == gap_metric), None)
         if (
@@ -269,9 +271,28 @@ class Profile(schema.ProfileTable):
             and self._gap_rule(gap, scope).kind in ("range", "vacuous")
         ):
             rule = _bound_rule(gap)
-            rules.append(rule)
-            values[rule.name] = gap.of(row)
+            if rule.name not in values:
+                rules.append(self._bounded(rule))
+                values[rule.name] = gap.of(row)
         return tuple(rules), values
+
+    def _bounded(self, rule: ObservableRule) -> ObservableRule:
+        """Return a rule with its limits where the settings want them."""
+        statistic = rule.name.removeprefix("bound:")
+        if statistic not in self.bounds or statistic == rule.name:
+            return rule
+        factor = self.bounds[statistic] / BOUND_DEFAULTS[statistic]
+
+        def moved(limit: float | None) -> float | None:
+            return limit if limit is None else limit * factor
+
+        return replace(
+            rule,
+            low=moved(rule.low),
+            high=moved(rule.high),
+            broken_low=moved(rule.broken_low),
+            broken_high=moved(rule.broken_high),
+        )
 
     def resumed_because(self, config: Mapping[str, Json]) -> str:
         """Return why a run that starts at step 0 may be a resumed one; empty where nothing says so."""

@@ -16,6 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from step0_wandb.errors import UsageError
 from step0_wandb.profiles.expression import Expression
+from step0_wandb.records import BOUND_DEFAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -45,17 +46,14 @@ class ProfileTable(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
 
-BOUNDS = {
-    "mean-abs": (0.5, 0.5),
-    "k3": (0.1, 0.5),
-    "signed-mean": (0.5, 0.5),
-    "probability": (0.1, 0.1),
-    "ratio": (1.0, 1.0),
-    "log-perplexity": (0.3, 0.3),
+_GAP_STATISTICS = ("mean-abs", "k3", "signed-mean", "probability", "ratio", "log-perplexity")
+BOUNDS = {name: (BOUND_DEFAULTS[name], BOUND_DEFAULTS[name]) for name in _GAP_STATISTICS} | {
+    # verl's documentation calls a KL above 0.1 critical.
+    "k3": (0.2 * BOUND_DEFAULTS["k3"], BOUND_DEFAULTS["k3"])
 }
 """By statistic the gap from which a run is suspect, and broken, whatever its setup shows.
 
-In nats, as a probability, or above a ratio of 1. verl's documentation calls a KL above 0.1 critical.
+In nats, as a probability, or above a ratio of 1; the settings may move them.
 """
 
 

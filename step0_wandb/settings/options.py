@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
-from step0_wandb.records import ALPHA, BROKEN_RATIO
+from step0_wandb.records import ALPHA, BOUND_DEFAULTS, BROKEN_RATIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,6 +92,34 @@ class RangesSettings(_Table):
         gt=1,
         description="A gap above its range is broken from this many times the center, suspect below.",
     )
+    observables_alpha: float = Field(
+        default=ALPHA,
+        gt=0,
+        lt=0.5,
+        description="Share of healthy runs that entropy, gradient norm and all other learned numbers together may flag.",
+    )
+
+
+def _bound(statistic: str, description: str) -> Any:
+    return Field(default=BOUND_DEFAULTS[statistic], gt=0, description=description)
+
+
+class BoundsSettings(_Table):
+    """Values from which a run is broken, whatever its setup shows."""
+
+    mean_abs: float = _bound("mean-abs", "Mean absolute log-prob difference, in nats.")
+    k3: float = _bound("k3", "KL estimate between trainer and engine; suspect from a fifth of it.")
+    signed_mean: float = _bound("signed-mean", "Absolute value of a signed mean log-prob difference.")
+    probability: float = _bound("probability", "Mean absolute probability difference.")
+    ratio: float = _bound("ratio", "Multiplicative probability error above 1.")
+    log_perplexity: float = _bound("log-perplexity", "Difference of log-perplexities.")
+    pearson: float = _bound("pearson", "Correlation of trainer and engine probabilities; broken below.")
+    chi2: float = _bound("chi2", "Chi-square a token.")
+    ess: float = _bound("ess", "Effective sample size; broken below.")
+
+    def by_statistic(self) -> dict[str, float]:
+        """Return the bounds by the names of `records.BOUND_DEFAULTS`."""
+        return {name.replace("_", "-"): bound for name, bound in self.model_dump().items()}
 
 
 class SetupSettings(_Table):
@@ -191,6 +219,7 @@ class Settings(_Table):
         description="The SQLite file that holds all results; empty: step0.db next to this file.",
     )
     ranges: RangesSettings = RangesSettings()
+    bounds: BoundsSettings = BoundsSettings()
     setup: dict[str, SetupSettings] = Field(default_factory=dict)
     model: ModelSettings = ModelSettings()
     checks: ChecksSettings = ChecksSettings()

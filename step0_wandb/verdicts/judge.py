@@ -241,22 +241,26 @@ def judge(
     )
 
 
-def weigh(
+def weigh(  # noqa: PLR0913 - three of them are settings, which callers pass together
     runs: pd.DataFrame,
     ranges: pd.DataFrame | None = None,
     *,
     alpha: float = ALPHA,
     broken_ratio: float = BROKEN_RATIO,
+    observables_alpha: float = ALPHA,
     lessons: Lessons | None = None,
 ) -> Judgement:
     """Judge every run, and keep what each verdict rests on; `judge` shows the short form.
 
     Parameters
     ----------
+    observables_alpha : float
+        Share of healthy runs that all learned observables together may flag.
     lessons : Lessons, optional
         What runs have taught that are not among these.
     """
     check_parameters(alpha, broken_ratio)
+    check_parameters(observables_alpha, broken_ratio)
     if "exact_failed" not in runs:
         runs = runs.assign(exact_failed=exact_failed(runs))
     model = fit_model(runs, broken_ratio, lessons.gaps if lessons else None)
@@ -264,7 +268,7 @@ def weigh(
     if ranges is None:
         ranges = range_table(model, alpha)
     reference = Reference(by, broken_ratio)
-    learned = learned_checks(runs, alpha=alpha, broken_ratio=broken_ratio, lessons=lessons)
+    learned = learned_checks(runs, alpha=observables_alpha, broken_ratio=broken_ratio, lessons=lessons)
     by = by.assign(**{name: column for check in learned for name, column in check.columns().items()})
     asked = [(check, check.judge(runs, reference)) for check in (*CHECKS, *history_free(runs), *learned)]
     outcomes = {check.name: result for check, result in asked if result is not None}

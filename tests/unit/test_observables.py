@@ -160,29 +160,6 @@ def test_fewer_than_three_healthy_runs_teach_no_observable():
     assert not failed(frame(*two, run("odd", {"rollout/entropy": 8.9})))
 
 
-def test_healthy_runs_with_life_like_spreads_are_rarely_flagged_by_any_observable():
-    noise = np.random.default_rng(11)
-    records = []
-    for setup in range(120):
-        level = math.exp(noise.normal(0, 0.4))
-        for at in range(5):
-            shared = noise.normal()
-            longer = math.exp(0.05 * (0.6 * shared + 0.8 * noise.normal()))
-            entropy = 0.4 * level * math.exp(0.03 * shared)
-            odds = 0.06 / 0.94 * math.exp(0.3 * noise.normal())
-            row = {
-                "train/train_rollout_logprob_abs_diff": 0.015 * level * math.exp(0.02 * noise.normal()),
-                "rollout/entropy": entropy,
-                "rollout/response_len/mean": 900 * longer,
-                "rollout/truncated_ratio": odds / (1 + odds),
-                "train/grad_norm": 0.27 * math.exp(0.2 * noise.normal()),
-            }
-            records.append(run(f"{setup}-{at}", row, {"hf_checkpoint": f"/models/Model-{setup}B"}))
-    result = weigh(frame(*records))
-    learned = [outcomes.level for name, outcomes in result.outcomes.items() if name.startswith("learned:")]
-    assert np.mean(np.maximum.reduce(learned) > 0) <= 0.0025
-
-
 def test_a_rule_for_one_run_leaves_the_others_alone():
     runs = frame(
         run("a", {"train/kl_loss": 0.8}), run("b"), run("c", {"train/kl_loss": 0.8}, {"load": "/out/run"})
