@@ -6,8 +6,8 @@ profile and config agree share one tuple of rules, so that a million runs are ju
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -18,13 +18,16 @@ from step0_wandb.records import OBSERVED
 from step0_wandb.text.formatting import number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     import pandas as pd
     from numpy.typing import NDArray
 
     from step0_wandb.checks.base import Facts, Reference, Sentence
     from step0_wandb.records import ObservableRule
+
+    Group: TypeAlias = tuple[tuple[ObservableRule, ...], NDArray[np.intp]]
+    """Rules that runs share, and the positions of these runs."""
 
 COLUMN = "observables"
 """The column of a frame that holds the rules of each run."""
@@ -34,15 +37,15 @@ LEARNED = "learned:"
 """How the names of the checks begin that need the setup's other runs."""
 
 
-def rules_of(runs: pd.DataFrame, name: str) -> Iterator[tuple[ObservableRule, NDArray[np.intp]]]:
+def rules_of(groups: Iterable[Group], name: str) -> Iterator[tuple[ObservableRule, NDArray[np.intp]]]:
     """Yield each rule for one observable, with the positions of the runs that it holds for."""
-    for rules, where in grouped(runs):
+    for rules, where in groups:
         rule = next((rule for rule in rules if rule.name == name), None)
         if rule is not None:
             yield rule, where
 
 
-def grouped(runs: pd.DataFrame) -> Iterator[tuple[tuple[ObservableRule, ...], NDArray[np.intp]]]:
+def grouped(runs: pd.DataFrame) -> Iterator[Group]:
     """Yield each tuple of rules with the positions of its runs; equal tuples may come more than once."""
     if COLUMN not in runs:
         return
@@ -58,9 +61,9 @@ def grouped(runs: pd.DataFrame) -> Iterator[tuple[tuple[ObservableRule, ...], ND
             yield rules, order[bounds[at] : bounds[at + 1]]
 
 
-def names_in(runs: pd.DataFrame) -> tuple[str, ...]:
+def names_in(groups: Iterable[Group]) -> tuple[str, ...]:
     """Return the names of all observables that some run has, in the order of the rules."""
-    return tuple(dict.fromkeys(rule.name for rules, _ in grouped(runs) for rule in rules))
+    return tuple(dict.fromkeys(rule.name for rules, _ in groups for rule in rules))
 
 
 def rule_in(facts: Facts, name: str) -> ObservableRule:
@@ -99,9 +102,16 @@ _TINY = 1e-20
 
 @dataclass(frozen=True)
 class ObservableCheck:
-    """One observable that needs no history, for the runs that log it."""
+    """One observable that needs no history, for the runs that log it.
+
+    Attributes
+    ----------
+    groups : tuple of Group or None
+        Of the runs that will be judged, where they are known: all checks of a million runs share them.
+    """
 
     name: str
+    groups: tuple[Group, ...] | None = field(default=None, compare=False, repr=False)
 
     _SENTENCES: ClassVar[Mapping[Why, Sentence]] = SHARED | {
         Why.OVER_LIMIT: _outside,
@@ -122,7 +132,7 @@ class ObservableCheck:
         result = Outcomes.blank(len(runs))
         result.why[:] = Why.NOT_ASKED
         value, gap = numbers(runs, self.metric), np.nan_to_num(np.abs(numbers(runs, "gap")))
-        for rule, where in rules_of(runs, self.name):
+        for rule, where in rules_of(grouped(runs) if self.groups is None else self.groups, self.name):
             self._apply(result, rule, where, value=value[where], gap=gap[where] if rule.or_gap else None)
         return result
 
@@ -163,4 +173,5 @@ class ObservableCheck:
 
 def history_free(runs: pd.DataFrame) -> tuple[ObservableCheck, ...]:
     """Return the checks of all observables of these runs that need no other runs."""
-    return tuple(ObservableCheck(name) for name in names_in(runs) if not name.startswith(LEARNED))
+    groups = tuple(grouped(runs))
+    return tuple(ObservableCheck(name, groups) for name in names_in(groups) if not name.startswith(LEARNED))

@@ -15,7 +15,7 @@ import pandas as pd
 
 from step0_wandb.checks.base import SHARED
 from step0_wandb.checks.columns import numbers, texts
-from step0_wandb.checks.observables import LEARNED, names_in, rule_in, rules_of
+from step0_wandb.checks.observables import LEARNED, grouped, names_in, rule_in, rules_of
 from step0_wandb.checks.outcomes import PASS, SKIPPED, WARN, Level, Outcomes, Why
 from step0_wandb.ranges.judging import judged_in
 from step0_wandb.ranges.model import fit_model
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from step0_wandb.checks.base import Facts, Reference, Sentence
+    from step0_wandb.checks.observables import Group
     from step0_wandb.ranges.model import Model
     from step0_wandb.ranges.taught import Taught
     from step0_wandb.verdicts.lessons import Lessons
@@ -107,25 +108,30 @@ def learned_checks(
     lessons : Lessons, optional
         What other runs have taught.
     """
-    names = [name for name in names_in(runs) if name.startswith(LEARNED)]
+    groups = tuple(grouped(runs))
+    names = [name for name in names_in(groups) if name.startswith(LEARNED)]
     each = alpha / max(len(names), lessons.names if lessons else 0, 1)
     known = lessons.observables if lessons else {}
 
     def fit(part: pd.DataFrame, name: str) -> Model:
         return fit_model(part, broken_ratio, {None: known[name]} if name in known else None)
 
-    return tuple(_learn(runs, name, each, fit) for name in names)
+    return tuple(_learn(runs, name, each, fit, groups) for name in names)
 
 
 def _learn(
-    runs: pd.DataFrame, name: str, alpha: float, fit: Callable[[pd.DataFrame, str], Model]
+    runs: pd.DataFrame,
+    name: str,
+    alpha: float,
+    fit: Callable[[pd.DataFrame, str], Model],
+    groups: tuple[Group, ...],
 ) -> LearnedCheck:
     value = numbers(runs, OBSERVED + name).copy()
     setup = texts(runs, "setup").copy()
     factor, share = np.full(len(runs), np.nan), np.zeros(len(runs), bool)
     result = Outcomes.blank(len(runs))
     result.why[:] = Why.NOT_ASKED
-    for rule, where in rules_of(runs, name):
+    for rule, where in rules_of(groups, name):
         if rule.kind == "skipped":
             result.set(where[~np.isnan(value[where])], SKIPPED, Why.BY_RULE)
             value[where] = np.nan
@@ -138,11 +144,15 @@ def _learn(
     result.set(usable, SKIPPED, Why.NO_RANGE)
     center, n = np.full(len(runs), np.nan), np.full(len(runs), np.nan)
     keys = pd.Series(setup)
-    narrow, wide = _by_width(keys, scaled, usable)
-    result.set(narrow, PASS, Why.NOTHING)
+    at = np.flatnonzero(usable)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        distance = np.where(share, value, np.log(scaled))[at]
+        least = np.where(share, factor, np.log(factor))[at]
+    enough, wide = _comparable(pd.factorize(keys[at])[0], numbers(runs, "gap")[at], distance, least)
+    result.set(at[enough], PASS, Why.NOTHING)
     taught = None
-    if len(wide):
-        where = wide
+    if wide.any():
+        where = at[wide]
         model = fit(_part(runs, keys, scaled, where), name)
         taught = prior_of_group(model)
         by = judged_in(model, None, alpha)
@@ -158,19 +168,25 @@ def _learn(
     return LearnedCheck(name, result, center, n, taught)
 
 
-_NARROW = float(np.log(1.2))
-"""In a setup whose runs all lie this near to each other none is far from the center."""
+def _comparable(
+    groups: NDArray[np.intp], gap: Floats, distance: Floats, far: Floats
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which runs have enough others to compare with, and which of them may be far from these.
 
-
-def _by_width(
-    keys: pd.Series, scaled: Floats, usable: NDArray[np.bool_]
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the positions of the runs in setups that are large enough to compare: the narrow, and the wide."""
-    sizes = keys[usable].map(keys[usable].value_counts())
-    where = np.flatnonzero(usable)[(sizes > FEWEST).to_numpy()]
-    groups = pd.Series(np.log(scaled[where])).groupby(keys.to_numpy()[where])
-    is_wide = (groups.transform("max") - groups.transform("min")).to_numpy() > _NARROW
-    return where[~is_wide], where[is_wide]
+    A center lies between the smallest and the largest number of its setup, so that in a setup that is narrower
+    than what counts as far nothing has to be fitted. Runs that agree to the last bit, in their gaps too,
+    are copies of one run or repeats of one seed: they count once.
+    """
+    copies = pd.Series(gap).duplicated(keep=False).to_numpy() & np.isfinite(gap) & (gap != 0)
+    alike = pd.DataFrame({"group": groups[copies], "gap": gap[copies], "number": distance[copies]})
+    copies[copies] = alike.duplicated().to_numpy()
+    count = int(groups.max(initial=-1)) + 1
+    enough = (np.bincount(groups[~copies], minlength=count) > FEWEST)[groups]
+    low, high, least = np.full(count, np.inf), np.full(count, -np.inf), np.full(count, np.inf)
+    np.minimum.at(low, groups, distance)
+    np.maximum.at(high, groups, distance)
+    np.minimum.at(least, groups, far)
+    return enough, enough & (high - low >= least)[groups]
 
 
 def _part(runs: pd.DataFrame, keys: pd.Series, scaled: Floats, where: NDArray[np.intp]) -> pd.DataFrame:

@@ -236,3 +236,9 @@ value = "model(model_path)"
 kind = "exact"
 limit = 1e-9
 """
+
+
+def test_copies_of_one_run_are_not_several_runs_to_compare_with():
+    copies = [run(f"copy{at}", {"train/grad_norm": 107.0}) for at in range(4)]
+    other = run("other", {"train/grad_norm": 1.44, "train/train_rollout_logprob_abs_diff": 0.0149})
+    assert not failed(frame(*copies, other))
