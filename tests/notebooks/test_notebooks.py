@@ -48,12 +48,13 @@ def test_saved_outputs_are_complete_small_and_say_nothing_of_a_machine(path):
     assert not re.search(r"/(?:tmp|home|root|Users)\b|0x[0-9a-f]{6,}", written)
 
 
-def test_all_three_are_there_and_open_with_a_title():
-    assert [path.stem for path in NOTEBOOKS] == ["01_tour", "02_one_broken_run", "03_setup_keys"]
+def test_all_four_are_there_open_with_a_title_and_say_what_they_need():
+    assert [path.stem for path in NOTEBOOKS] == ["01_tour", "02_one_broken_run", "03_setup_keys", "04_what_moves_the_gap"]
     for path in NOTEBOOKS:
         first = nbformat.read(path, as_version=4).cells[0]
         assert first.cell_type == "markdown"
         assert first.source.startswith("# ")
+        assert "step0-wandb[notebook]" in first.source
 
 
 def test_tidying_takes_paths_and_times_away(tmp_path):
