@@ -78,11 +78,12 @@ class Profiles:
             has = {key for key in profile.own_keys if profile.logged(config, key) is not None}
             signs = sum(text in command for text in launch.commands) + len(has.intersection(launch.keys))
             words = sum((mentions or {}).get(word, 0) for word in launch.words)
-            is_preferred = profile.prefer is not None and profile.prefer.holds(profile.scope(config))
+            # A variant of which nothing but the keys that it shares with its base is there comes after the base.
+            preference = 0 if profile.prefer is None else 1 if profile.prefer.holds(profile.scope(config)) else -1
             if signs or has.intersection(profile.known_by):
                 kin = profile.metrics.names
                 most[kin] = max(most.get(kin, 0), len(has))
-                scores[name] = (signs, words, is_preferred, len(has))
+                scores[name] = (signs, words, preference, len(has))
 
         def rank(name: str) -> tuple[int, ...]:
             # Frameworks with the same metrics have the same flags: between them words decide, not the keys.

@@ -134,7 +134,7 @@ def test_wrong_words_on_the_command_line(tmp_path, words):
 
 
 def test_a_mistyped_command_is_told_the_nearest_one(tmp_path):
-    fails(run("exlain", cwd=tmp_path), 2, "Did you mean 'explain'?")
+    fails(run("exlain", cwd=tmp_path), 2, "Did you mean 'explain'")
 
 
 def test_with_json_a_failure_is_a_document_too(tmp_path):

@@ -174,7 +174,7 @@ def test_stale_weights_after_the_first_update_are_broken(server, tmp_path):
     assert gate(tmp_path, server, "lab/rl/r").code == 0
     answer = gate(tmp_path, server, "lab/rl/r", "--rollouts", "2")
     assert answer.code == 3
-    assert "13.4 times step 0's 0.0150: the engine may not have got the new weights" in answer.out
+    assert "13.4 times step 0's 0.0150 after the first update: the engine may not have got" in answer.out
     assert gate(tmp_path, server, "lab/rl/r", "--rollouts", "0").code == 2
 
 

@@ -127,7 +127,7 @@ def test_whatever_a_state_holds_it_is_taken_over_or_damaged(seed):
     chance = random.Random(seed)  # noqa: S311 - a seed, not a secret
     with known_store() as store:
         taken = sum(assert_survived(mutated(chance), store) for _ in range(200))
-    assert 10 < taken < 190
+    assert 3 < taken < 197  # both ends are tried
 
 
 @pytest.mark.parametrize("value", ODD, ids=lambda value: repr(value)[:30])

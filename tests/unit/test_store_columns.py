@@ -56,6 +56,11 @@ def test_a_run_has_its_identity_values_and_checks_in_columns():
         "switch": "",
         "observables": (),
         "contradiction": "",
+        "gap_spread": None,
+        "entropy": None,
+        "seed": None,
+        "data": None,
+        "prompts": None,
     }
 
 
