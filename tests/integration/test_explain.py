@@ -74,6 +74,9 @@ SHOWN = [  # the cause, a framework's healthy config and rows, what the odd run 
     ("attention", AREAL, AREAL_ROWS, changed(DECOUPLED, actor__attn_impl="sdpa"), AREAL_DRIFT),
     ("not-deterministic", AREAL, AREAL_ROWS, changed(DECOUPLED, actor__backend="megatron:d4"), AREAL_DRIFT),
     ("not-truly-on-policy", MILES, megatron_rows(), {"true_on_policy_mode": True}, {GAP: 1e-3}),
+    ("exact-zero-sampler", MILES, megatron_rows(), {"true_on_policy_mode": True, "rollout_top_p": 0.95}, {GAP: 1e-3}),
+    ("exact-zero-precision", MILES, megatron_rows(), {"true_on_policy_mode": True, "sglang_quantization": "fp8"}, {GAP: 1e-3}),
+    ("unequal-dtype", VERL, verl_rows(0.0, 0.0), changed(VERL, actor_rollout_ref__rollout__dtype="float16"), {PROBS: 0.5}),
     ("old-policy", MILES, megatron_rows(), {"keep_old_actor": True}, DRIFT),
     ("engine-log-probs", MILES, megatron_rows(), {"use_rollout_logprobs": True}, {GAP: 0.0}),
     ("masked-nan", MILES, megatron_rows(), {}, {GAP: 0.0}),
@@ -150,7 +153,7 @@ def shown(tmp_path_factory):
     with Store.open(job.loaded.store, mode="read") as store:
         judged, profiles = store.verdicts.runs(), profiles_of(job.loaded)
         by_id = {run.run.rsplit("/", 1)[-1]: run for run in judged}
-        explainer = Explainer(judged, store, profiles)
+        explainer = Explainer(store, profiles, judged)
         found = [explainer.explain(by_id[f"{at}-odd"]) for at in range(len(SHOWN))]
     assert len({each.run.setup for each in found}) == len(SHOWN)
     return found
