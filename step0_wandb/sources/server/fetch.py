@@ -202,10 +202,11 @@ class Fetcher:
         batch = self._project.read_runs([RunQuery(name, history) for name in names], whole=True, retry=retry)
         nodes, lost, scanned = [], batch.lost, dict[str, _Scanned]()
         for name, raw in batch.nodes.items():
-            samples = list(raw.get("sampledHistory") or ())
+            samples = raw.get("sampledHistory") or []
             asked = len(history.metrics)
             try:
-                nodes.append(read_run({**raw, "sampledHistory": samples[:asked]}))
+                first = samples[:asked] if isinstance(samples, list) else samples  # which `read_run` refuses
+                nodes.append(read_run({**raw, "sampledHistory": first}))
                 scanned[name] = {
                     pair: read_samples({"sampledHistory": [rows]})
                     for pair, rows in zip(history.scans, samples[asked:], strict=False)
