@@ -79,7 +79,9 @@ class Profiles:
             signs = sum(text in command for text in launch.commands) + len(has.intersection(launch.keys))
             words = sum((mentions or {}).get(word, 0) for word in launch.words)
             # A variant of which nothing but the keys that it shares with its base is there comes after the base.
-            preference = 0 if profile.prefer is None else 1 if profile.prefer.holds(profile.scope(config)) else -1
+            preference = (
+                0 if profile.prefer is None else 1 if profile.prefer.holds(profile.scope(config)) else -1
+            )
             if signs or has.intersection(profile.known_by):
                 kin = profile.metrics.names
                 most[kin] = max(most.get(kin, 0), len(has))

@@ -49,7 +49,12 @@ def test_saved_outputs_are_complete_small_and_say_nothing_of_a_machine(path):
 
 
 def test_all_four_are_there_open_with_a_title_and_say_what_they_need():
-    assert [path.stem for path in NOTEBOOKS] == ["01_tour", "02_one_broken_run", "03_setup_keys", "04_what_moves_the_gap"]
+    assert [path.stem for path in NOTEBOOKS] == [
+        "01_tour",
+        "02_one_broken_run",
+        "03_setup_keys",
+        "04_what_moves_the_gap",
+    ]
     for path in NOTEBOOKS:
         first = nbformat.read(path, as_version=4).cells[0]
         assert first.cell_type == "markdown"
