@@ -60,7 +60,7 @@ def follow(store: Store, finder: RolloutFinder, context: Context, *, since: date
     kept = _kept(store)
     before = dict(kept)
     problems = []
-    paths = _paths(store)
+    paths = paths_of(store)
     for key in _due(store.runs.frame(), kept, since):
         record = store.runs.record(key)
         if record is None:
@@ -131,7 +131,7 @@ def _read(record: RunRecord, path: str | None, finder: RolloutFinder, context: C
     return found[-1]  # the newest start comes last
 
 
-def _paths(store: Store) -> dict[str, str]:
+def paths_of(store: Store) -> dict[str, str]:
     """Return one file of each run that was read from disk, by key."""
     names = [state.source for state in store.sources.states() if state.source.startswith("file:")]
     marks = (mark for name in names for mark in store.sources.memory(name).marks.values())

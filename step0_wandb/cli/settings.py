@@ -11,9 +11,9 @@ import typer
 
 from step0_wandb.cli import output, tables
 from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer reads the annotation
-from step0_wandb.errors import UsageError
 from step0_wandb.text import json_documents
 from step0_wandb.text.formatting import clean
+from step0_wandb.text.paths import write_new
 
 
 @without("dry_run", "fail_on")
@@ -29,11 +29,12 @@ def settings(
     Example: step0-wandb settings --init
     """
     from step0_wandb.settings.load import FILE_NAME, describe
+    from step0_wandb.settings.options import commented_file
 
     if init:
         file = session.settings_file or Path(FILE_NAME)
         before = None if session.settings_file else replace(session).loaded.store
-        _write(file)
+        write_new(file, commented_file(), "Name another file with --settings.")
         output.tell(f"wrote {file}: every setting, commented out at its default")
         if before:
             _tell_of_store(before, session.loaded.store)
@@ -59,23 +60,3 @@ def _tell_of_store(before: Path, after: Path) -> None:
 
     if before != after and store_exists(before):
         output.tell(f"its store is {after}; to keep using {before}, set store = {json.dumps(str(before))}")
-
-
-def _write(file: Path) -> None:
-    """Write the commented file, never over another one."""
-    from step0_wandb.settings.options import commented_file
-
-    try:
-        with file.open("x", encoding="utf-8") as new:
-            try:
-                new.write(commented_file())
-                new.flush()
-            except OSError:
-                file.unlink()  # half a file would stand in the way of the next attempt
-                raise
-    except FileExistsError as error:
-        raise UsageError(
-            f"{file} already exists and was left as it is", "Name another file with --settings."
-        ) from error
-    except OSError as error:
-        raise UsageError(f"Cannot write {file}: {error.strerror}") from error
