@@ -233,14 +233,14 @@ class Basis:
         Ranges that are used as they stand, where the runs are not at hand.
     labels : mapping of str to Label
         What people said of runs, by key, where `runs` does not say it.
-    said : str
+    origin : str
         Where this comes from, where that is not the store: ``ranges: my-team/rl, 14 min old, 212 runs``.
     """
 
     runs: pd.DataFrame | None = None
     ranges: pd.DataFrame | None = None
     labels: Mapping[str, Label] = field(default_factory=dict)
-    said: str = ""
+    origin: str = ""
 
 
 def basis_of(record: RunRecord, job: Job) -> Basis:
@@ -257,14 +257,14 @@ def basis_of(record: RunRecord, job: Job) -> Basis:
     except Step0Error:
         left = None  # damaged, or of a later version: the project itself says the same
     if left is not None:
-        return Basis(ranges=left.ranges, labels=left.labels, said=left.origin)
+        return Basis(ranges=left.ranges, labels=left.labels, origin=left.origin)
     with Store.open(NOWHERE, mode="copy") as store:
         failure = read_into(store, f"wandb:{project}", job).failure
         store.people.follow_tags(now=job.clock())
         frame = store.runs.frame(starts="all")
     if failure is not None:
-        return Basis(said=f"no ranges: {failure.message}")
-    return Basis(frame, said=f"ranges: {project}, just read, {count(len(frame), 'run')}")
+        return Basis(origin=f"no ranges: {failure.message}")
+    return Basis(frame, origin=f"ranges: {project}, just read, {count(len(frame), 'run')}")
 
 
 def judge_one(
@@ -297,7 +297,7 @@ def judge_one(
     settings = loaded.settings.ranges
     ranged = () if basis.ranges is None else map(str, basis.ranges.index)
     joined = join({str(facts.setup), *ranged, *_setups_of(basis.runs)})
-    frame = _beside(row, basis.runs)
+    frame = _joined(row, basis.runs)
     frame["setup"] = frame["setup"].replace(joined)
     result = weigh(frame, basis.ranges, **settings.model_dump())
     return next(run for run in judged_runs(result, only=record.key))
@@ -342,7 +342,7 @@ def _stored(loaded: Loaded) -> pd.DataFrame | None:
         return store.runs.frame(starts="all")
 
 
-def _beside(row: pd.DataFrame, stored: pd.DataFrame | None) -> pd.DataFrame:
+def _joined(row: pd.DataFrame, stored: pd.DataFrame | None) -> pd.DataFrame:
     """Return the stored runs with this one in the place of its stored self; a person's word on that start stays."""
     import pandas as pd
 

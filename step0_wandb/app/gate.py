@@ -114,8 +114,8 @@ class Gate:
         record = found.records[0]
         left_s = max(_JUDGE_S, self._deadline - self._patience.now())
         basis = basis_of(record, replace(self._job, at_most_s=left_s))
-        if basis.said:
-            self._patience.told(basis.said)
+        if basis.origin:
+            self._patience.told(basis.origin)
         judged = {one.key: judge_one(one, self._job.loaded, basis) for one in found.records}
         verdicts = {run.verdict for run in judged.values()}
         waited = [one for one in found.records if judged[one.key].verdict not in ("pending", "no-step0")]

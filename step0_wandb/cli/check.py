@@ -56,8 +56,8 @@ def check(
     asked = every_rollout or session.loaded.settings.checks.every_rollout
     policies = read_one(source, session.job(), every_rollout=asked, setup=setup)
     basis = basis_of(policies[0].record, session.job())
-    if basis.said:
-        output.tell(basis.said)
+    if basis.origin:
+        output.tell(basis.origin)
     runs = gravest_first(judge_start(one, session.loaded, basis) for one in policies)
     run, problems = runs[0], policies[0].problems
     for problem in problems:

@@ -620,7 +620,7 @@ def add_quantised(server, run_id, ppo_kl):
 def check(lab, run_id):
     (one,) = read_one(f"lab/rl/{run_id}", lab.job)
     basis = basis_of(one.record, lab.job)
-    return judge_one(one.record, lab.job.loaded, basis), basis.said
+    return judge_one(one.record, lab.job.loaded, basis), basis.origin
 
 
 def test_without_a_store_a_run_is_judged_by_what_the_last_sync_left(lab, server):
