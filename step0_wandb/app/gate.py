@@ -60,7 +60,7 @@ class Patience:
         Seconds between two looks at a run that was asked to stop.
     now, sleep : callable
         Monotonic seconds, and a pause of so many seconds.
-    told : callable
+    tell : callable
         Called with a line for people while they wait.
     """
 
@@ -71,7 +71,7 @@ class Patience:
     stop_poll_s: float = 5.0
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-    told: Callable[[str], None] = field(default=lambda _line: None)
+    tell: Callable[[str], None] = field(default=lambda _line: None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +115,13 @@ class Gate:
         left_s = max(_JUDGE_S, self._deadline - self._patience.now())
         basis = basis_of(record, replace(self._job, at_most_s=left_s))
         if basis.origin:
-            self._patience.told(basis.origin)
+            self._patience.tell(basis.origin)
         judged = {one.key: judge_one(one, self._job.loaded, basis) for one in found.records}
         verdicts = {run.verdict for run in judged.values()}
         waited = [one for one in found.records if judged[one.key].verdict not in ("pending", "no-step0")]
         if rollouts > 1 and "broken" not in verdicts and waited:
             shown = " and ".join(sorted(verdicts))
-            self._patience.told(f"step 0 is {shown}; waiting for the first step of {rollouts} rollouts")
+            self._patience.tell(f"step 0 is {shown}; waiting for the first step of {rollouts} rollouts")
             for one in waited:
                 later = self._later(one, found.address, rollouts)
                 judged[one.key] = judge_one(one, self._job.loaded, basis, later=later)
@@ -196,7 +196,7 @@ class Gate:
 
     def _newest_of(self, project: RemoteAddress, newest: Newest) -> _FoundRun:
         """Return the newest run that matches; what was over when the gate began is of an earlier launch."""
-        self._patience.told(f"waiting for a run of {project} with {newest}")
+        self._patience.tell(f"waiting for a run of {project} with {newest}")
         over: set[str] | None = set() if newest.over else None
         while True:
             nodes = self._ask(lambda: self._control(project).created_since(newest.since))
@@ -211,7 +211,7 @@ class Gate:
                     if newest.was_over(node.state, node.created_at, node.heartbeat_at, call=call)
                 }
                 for name in over:
-                    self._patience.told(_EARLIER.format(f"{project}/{name}"))
+                    self._patience.tell(_EARLIER.format(f"{project}/{name}"))
             fresh = [node for node in found if node.name not in (over or ())]
             if fresh:
                 run = max(fresh, key=lambda node: (node.created_at or newest.since, node.name))
@@ -235,7 +235,7 @@ class Gate:
             self._read(store, replace(address, path=before), self._finder)
             records = list(store.runs.records())
         if records and not any(record.alive for record in records):
-            self._patience.told(_EARLIER.format(path))
+            self._patience.tell(_EARLIER.format(path))
             while path.resolve() == before:
                 self._rest(
                     address,
@@ -246,7 +246,7 @@ class Gate:
 
     def _step0(self, address: Address, newest: Newest | None = None) -> tuple[RunRecord, ...]:
         """Wait for the step 0 of one run."""
-        self._patience.told(f"waiting for step 0 of {address}, {span_text(self._patience.timeout)} at most")
+        self._patience.tell(f"waiting for step 0 of {address}, {span_text(self._patience.timeout)} at most")
         unsettled = 0
         over: dict[str, int] | None = None if newest else {}
         with Store.open(NOWHERE, mode="copy") as store:
@@ -280,7 +280,7 @@ class Gate:
             and newest.was_over(record.state, record.created_at, None, call=self._called_at)
         }
         for key in over:
-            self._patience.told(_EARLIER.format(key))
+            self._patience.tell(_EARLIER.format(key))
         return over
 
     def _later(self, record: RunRecord, address: Address, rollouts: int) -> tuple[Answer, ...]:
@@ -335,7 +335,7 @@ class Gate:
         if pulled.failure:
             raise pulled.failure
         for problem in pulled.problems:
-            self._patience.told(f"problem: {problem.where}: {problem.what}")
+            self._patience.tell(f"problem: {problem.where}: {problem.what}")
 
     def _ask(self, question: Callable[[], _Answer]) -> _Answer | None:
         """Return the server's answer; None where it has trouble now and did answer before."""
@@ -345,7 +345,7 @@ class Gate:
             if not self._answered:
                 raise
             if self._trouble is None:
-                self._patience.told(f"{error.message}; waiting on")
+                self._patience.tell(f"{error.message}; waiting on")
             self._trouble = error
             return None
         self._answered, self._trouble = True, None

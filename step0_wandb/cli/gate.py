@@ -94,8 +94,8 @@ def gate(  # noqa: PLR0913 - one parameter an option
     from step0_wandb.app.stop import stop as stop_run
 
     refuse_two_answers(session, summary)
-    told = (lambda _line: None) if session.quiet else output.tell
-    job, patience = session.job(), Patience(span_of("--timeout", timeout), told=told)
+    tell = (lambda _line: None) if session.quiet else output.tell
+    job, patience = session.job(), Patience(span_of("--timeout", timeout), tell=tell)
     newest = _newest(session, group, name, since) if group or name else None
     try:
         policies = Gate(job, patience).judged(run, newest, rollouts=rollouts)

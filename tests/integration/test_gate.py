@@ -50,7 +50,7 @@ class Waiting:
         loaded = load_settings(cwd=folder, environ={}, flags={"store": str(folder / "step0.db")})
         self.job = Job(loaded, clock=lambda: datetime.now(UTC))
         self.patience = Patience(
-            timeout, now=lambda: self.seconds, sleep=self.sleep, told=self.lines.append, **patience
+            timeout, now=lambda: self.seconds, sleep=self.sleep, tell=self.lines.append, **patience
         )
 
     def sleep(self, seconds):
