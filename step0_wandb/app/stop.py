@@ -26,32 +26,32 @@ class Stopped:
         Whether the server took the request.
     stopped : bool
         Whether the run has ended.
-    says : str
+    message : str
         The same as a sentence; with what to do where it still runs.
     """
 
     asked: bool
     stopped: bool
-    says: str = ""
+    message: str = ""
 
 
 def stop(run: JudgedRun, job: Job, patience: Patience) -> Stopped:
     """Ask the server to stop a run, and see what becomes of it; what fails is told, not raised."""
     if run.url is None:
-        says = "a run on disk has no server that could stop it; end its job yourself"
-        return Stopped(asked=False, stopped=False, says=says)
+        message = "a run on disk has no server that could stop it; end its job yourself"
+        return Stopped(asked=False, stopped=False, message=message)
     run_id = RunKey.of(run.run).run_id
     try:
         control = _control(run, job, patience)
         state = control.state(run_id)
         if state not in ALIVE:
-            return Stopped(asked=False, stopped=True, says=f"the run had ended before: it is {state}")
+            return Stopped(asked=False, stopped=True, message=f"the run had ended before: it is {state}")
         if not control.stop(run_id):
-            says = "the server refused to stop the run; end its job yourself"
-            return Stopped(asked=False, stopped=False, says=says)
+            message = "the server refused to stop the run; end its job yourself"
+            return Stopped(asked=False, stopped=False, message=message)
     except Step0Error as error:
-        says = f"the server could not be asked: {error.message}; end the run's job yourself"
-        return Stopped(asked=False, stopped=False, says=says)
+        message = f"the server could not be asked: {error.message}; end the run's job yourself"
+        return Stopped(asked=False, stopped=False, message=message)
     return _end_of(run_id, control, patience, f"asked at {job.clock():%H:%M} UTC")
 
 
@@ -72,12 +72,12 @@ def _end_of(run_id: str, control: RunControl, patience: Patience, asked: str) ->
         try:
             state = control.state(run_id)
         except Step0Error as error:
-            says = f"{asked}, but what became of it is not known: {error.message}"
-            return Stopped(asked=True, stopped=False, says=says)
+            message = f"{asked}, but what became of it is not known: {error.message}"
+            return Stopped(asked=True, stopped=False, message=message)
         if state not in ALIVE:
-            return Stopped(asked=True, stopped=True, says=f"{asked}; the run is {state}")
-    says = (
+            return Stopped(asked=True, stopped=True, message=f"{asked}; the run is {state}")
+    message = (
         f"{asked}, still running after {patience.stop_wait_s:.0f} s: W&B interrupts the main thread of each process "
         "that logs, and a Ray worker can swallow that; end the job itself (ray job stop, scancel)"
     )
-    return Stopped(asked=True, stopped=False, says=says)
+    return Stopped(asked=True, stopped=False, message=message)

@@ -108,7 +108,7 @@ def gate(  # noqa: PLR0913 - one parameter an option
     broken = next((one for one in policies if one.must_stop), None)
     stopped = stop_run(broken, job, patience) if stop and broken else None
     if stopped:
-        output.tell(f"stop: {stopped.says}")
+        output.tell(f"stop: {stopped.message}")
     if on_broken and broken:
         _call(on_broken, broken, stopped)
     if session.as_json:

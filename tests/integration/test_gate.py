@@ -545,8 +545,8 @@ def test_a_driver_that_goes_on_with_its_second_process_is_told_honestly(server, 
         assert worker.alive
     assert run.verdict == "broken"
     assert (stopped.asked, stopped.stopped) == (True, False)
-    assert "still running after 60 s" in stopped.says
-    assert "end the job itself" in stopped.says
+    assert "still running after 60 s" in stopped.message
+    assert "end the job itself" in stopped.message
 
 
 def test_a_server_that_refuses_to_stop_the_run_is_told(server, tmp_path):
@@ -555,7 +555,7 @@ def test_a_server_that_refuses_to_stop_the_run_is_told(server, tmp_path):
     waiting = Waiting(tmp_path)
     stopped = waiting.stop(*waiting.gate().judged("lab/rl/bad"))
     assert (stopped.asked, stopped.stopped) == (False, False)
-    assert "refused" in stopped.says
+    assert "refused" in stopped.message
 
 
 def test_a_run_that_ended_meanwhile_is_not_asked_to_stop(server, tmp_path):
@@ -565,7 +565,7 @@ def test_a_run_that_ended_meanwhile_is_not_asked_to_stop(server, tmp_path):
     run.status = "failed"
     stopped = waiting.stop(judged)
     assert (stopped.asked, stopped.stopped, run.stop_requested) == (False, True, False)
-    assert stopped.says == "the run had ended before: it is failed"
+    assert stopped.message == "the run had ended before: it is failed"
 
 
 def test_a_server_that_goes_away_before_the_stop_costs_no_verdict(server, tmp_path):
@@ -575,7 +575,7 @@ def test_a_server_that_goes_away_before_the_stop_costs_no_verdict(server, tmp_pa
     server.faults.always("502")
     stopped = waiting.stop(judged)
     assert (stopped.asked, stopped.stopped) == (False, False)
-    assert "the server could not be asked" in stopped.says
+    assert "the server could not be asked" in stopped.message
 
 
 def test_a_server_that_goes_away_after_the_stop_is_told(server, tmp_path):
@@ -583,7 +583,7 @@ def test_a_server_that_goes_away_after_the_stop_is_told(server, tmp_path):
     waiting = Waiting(tmp_path, lambda: server.faults.always("502"), stop_wait_s=1.0)
     stopped = waiting.stop(*waiting.gate().judged("lab/rl/bad"))
     assert (stopped.asked, stopped.stopped) == (True, False)
-    assert "what became of it is not known" in stopped.says
+    assert "what became of it is not known" in stopped.message
 
 
 def test_a_run_on_disk_has_nobody_to_stop_it(tmp_path):
@@ -591,7 +591,7 @@ def test_a_run_on_disk_has_nobody_to_stop_it(tmp_path):
     waiting = Waiting(tmp_path)
     stopped = waiting.stop(*waiting.gate().judged(str(place)))
     assert (stopped.asked, stopped.stopped) == (False, False)
-    assert "a run on disk has no server" in stopped.says
+    assert "a run on disk has no server" in stopped.message
 
 
 def test_a_run_of_several_policies_is_judged_policy_by_policy_and_the_gravest_comes_first(tmp_path):
