@@ -61,7 +61,7 @@ def ranges(
                 noise = f"ppo_kl up to {number(item.ppo_kl_noise)} is normal noise of its healthy runs"
                 output.print_item("noise", f"{item.setup}: {noise}", out)
             for known in published_for(item.setup):
-                output.print_item("published", f"{item.setup}: {known.beside(item.center)}", out)
+                output.print_item("published", f"{item.setup}: {known.describe(item.center)}", out)
     for fit in fits:
         output.print_item("fit", str(fit), out)
     if note := splitting_note(found):

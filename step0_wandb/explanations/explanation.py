@@ -230,7 +230,7 @@ class Explainer:
             differs=tuple(differs),
             peers=len(peers),
             nearest=_nearest(config, peers),
-            published=tuple(known.beside(run.gap) for known in published_for(run.setup)),
+            published=tuple(known.describe(run.gap) for known in published_for(run.setup)),
             blind=tuple(blind_spots(profile, config)) if profile else (),
             accepted=self._accepted(run),
         )

@@ -35,7 +35,7 @@ def _published(facts: Mapping[str, Any]) -> list[str]:
     """Return what others published of the setup: information where nothing else is known, no verdict."""
     if not number_in(facts, "gap"):
         return []
-    return [known.beside(facts["gap"]) for known in published_for(text_in(facts, "setup"))]
+    return [known.describe(facts["gap"]) for known in published_for(text_in(facts, "setup"))]
 
 
 def setup_note(row: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Published gaps, shown beside a run or a setup of the same model and sampler; never a verdict."""
+"""Published gaps, shown next to a run or a setup of the same model and sampler; never a verdict."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PublishedGap(schema.ProfileTable):
     runs: int = 1
     source: str
 
-    def beside(self, gap: float | None) -> str:
+    def describe(self, gap: float | None) -> str:
         """Return the value in words, and where a gap lies.
 
         Examples
@@ -45,15 +45,15 @@ class PublishedGap(schema.ProfileTable):
         >>> known = PublishedGap(
         ...     profile="miles", model="Qwen3-0.6B", low=0.0148, high=0.0157, runs=17, source="Miles guide 2026.10"
         ... )
-        >>> known.beside(0.0151)
+        >>> known.describe(0.0151)
         'published: 0.0148 to 0.0157 (17 runs, Miles guide 2026.10): inside'
-        >>> known.beside(0.0469)
+        >>> known.describe(0.0469)
         'published: 0.0148 to 0.0157 (17 runs, Miles guide 2026.10): x3.0 the largest'
         """
         values = number(self.low) if self.high is None else f"{number(self.low)} to {number(self.high)}"
         runs = f"{count(self.runs, 'run')}, " if self.runs > 1 else ""
-        said = f"published: {values} ({runs}{self.source})"
-        return said if gap is None else f"{said}: {self._where(gap)}"
+        text = f"published: {values} ({runs}{self.source})"
+        return text if gap is None else f"{text}: {self._where(gap)}"
 
     def _where(self, gap: float) -> str:
         if self.high is None:

@@ -20,7 +20,7 @@ SINGLE = PublishedGap(profile="miles", model="M", low=0.0136, source="a guide")
     ],
 )
 def test_a_published_value_stands_beside_a_gap_in_words(known, gap, says):
-    assert known.beside(gap) == says
+    assert known.describe(gap) == says
 
 
 @pytest.mark.parametrize(
