@@ -210,12 +210,12 @@ def _judge(job: _Job, batch: RunSelection | None, work: _Work, lessons: Lessons 
     runs = job.frame(batch, config=keys_of(job.profiles))
     own = set(batch.setups) if batch else set()
     if lessons is not None:
-        lessons = lessons.beside([one.fit for name, one in work.fits.items() if name not in own])
+        lessons = lessons.with_fits([one.fit for name, one in work.fits.items() if name not in own])
     result = weigh(runs, **settings.model_dump(), lessons=lessons)
     judged = judged_runs(result)
     is_newest = ~result.runs["superseded"].to_numpy(dtype=bool)
     newest = [run for run, chosen in zip(judged, is_newest, strict=True) if chosen]
-    packages = partial(compared, job.installed.beside_files)
+    packages = partial(compared, job.installed.on_disk)
     by_setup: dict[str, list[JudgedRun]] = {}
     for run in newest:
         by_setup.setdefault(run.setup or "", []).append(run)
@@ -299,7 +299,7 @@ def renewed(
     from step0_wandb.ranges.table import limits_of
     from step0_wandb.ranges.taught import moments_in_force, spread_of
 
-    taught = lessons.beside(fits).gaps
+    taught = lessons.with_fits(fits).gaps
     names = list(taught)
     at = [index for index, one in enumerate(setups) if one.n and one.center and fits[index].metric in taught]
     moments = moments_in_force([fits[index] for index in at])
@@ -366,7 +366,7 @@ def _silent(job: _Job, work: _Work, parts: Sequence[_Part]) -> list[str]:
 def _save_weights(job: _Job, log: WeightLog) -> None:
     def packages(run: str) -> Mapping[str, str]:
         try:
-            return job.installed.beside_files.of(run)
+            return job.installed.on_disk.of(run)
         except Step0Error:  # then the model alone counts
             return {}
 

@@ -45,7 +45,7 @@ class Installed:
     give_up_s: float = 15.0
 
     @property
-    def beside_files(self) -> Installed:
+    def on_disk(self) -> Installed:
         """Return the same for what lies on disk alone."""
         return replace(self, context=None)
 

@@ -126,7 +126,7 @@ class _Blind(schema.ProfileTable):
 
 
 class _Catalogue(schema.ProfileTable):
-    beside: dict[str, tuple[str, ...]]
+    ratios: dict[str, tuple[str, ...]]
     cause: tuple[_Entry, ...]
     blind: tuple[_Blind, ...]
 
@@ -156,7 +156,7 @@ def find_causes(profile: Profile, evidence: Evidence) -> list[Cause]:
     ('dropout', 'set --attention-dropout 0 --hidden-dropout 0')
     """
     catalogue = _catalogue()
-    scope = _Scope(profile, evidence.config, _about(evidence, catalogue.beside))
+    scope = _Scope(profile, evidence.config, _about(evidence, catalogue.ratios))
     found = []
     for entry, cause in _shown_by(profile, scope):
         is_likely = set(entry.shows) & set(evidence.failed)
@@ -216,11 +216,11 @@ def _is_common(when: Expression, profile: Profile, peers: Sequence[Mapping[str, 
     return shared > COMMON * len(peers)
 
 
-def _about(evidence: Evidence, beside: Mapping[str, Iterable[str]]) -> dict[str, Any]:
+def _about(evidence: Evidence, ratios: Mapping[str, Iterable[str]]) -> dict[str, Any]:
     """Return what expressions may ask of the run, under its names."""
     facts: dict[str, Any] = {f"run.{name}": value for name, value in evidence.values.items()}
     facts |= {"run.differs": list(evidence.differs), "run.moved": evidence.moved}
-    for name, metrics in beside.items():
+    for name, metrics in ratios.items():
         found = next((metric for metric in metrics if metric in evidence.row), None)
         others = [row[found] for row in evidence.peer_rows if found in row] if found else []
         center = median(others) if others else 0.0

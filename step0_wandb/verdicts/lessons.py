@@ -40,7 +40,7 @@ class Lessons:
         found = {check.name: check.taught for check in judgement.learned if check.taught}
         return cls(taught_by(judgement.model), found, len(judgement.learned))
 
-    def beside(self, fits: Iterable[SetupFit]) -> Lessons:
+    def with_fits(self, fits: Iterable[SetupFit]) -> Lessons:
         """Return the same with the levels of some setups, which are not among the runs to be judged."""
         levels = variances(fits)
         empty: tuple[list[float], list[float]] = ([], [])

@@ -145,7 +145,7 @@ class Composer:
 
     def _explained(self, run: JudgedRun) -> Explanation:
         late = self._clock() - self._began > HURRY
-        return (self._installed.beside_files if late else self._installed).explained(
+        return (self._installed.on_disk if late else self._installed).explained(
             self._explainer.explain(run)
         )
 
