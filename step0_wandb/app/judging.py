@@ -197,7 +197,7 @@ class _Part:
 
 
 def _judge(job: _Job, batch: RunSelection | None, work: _Work, lessons: Lessons | None) -> _Part:
-    """Fit and judge the runs of one batch, beside what the others have taught."""
+    """Fit and judge the runs of one batch, together with what the others have taught."""
     import numpy as np
 
     from step0_wandb.explanations.moves import with_what_changed

@@ -60,7 +60,7 @@ def load_runs(
     Parameters
     ----------
     source : str or Path, optional
-        ``entity/project``, ``entity/project/run_id``, a URL, or a directory of W&B runs; it is read anew.
+        ``entity/project``, ``entity/project/run_id``, a URL, or a directory of W&B runs; it is read again.
     store : str or Path, optional
         Read the runs of this store instead. With neither, the store that the settings name.
     config : sequence of str
@@ -101,7 +101,7 @@ def load_runs(
 def explain(verdicts: pd.DataFrame, run: str) -> Explanation:
     """Explain one run's verdict: the same answer as ``step0-wandb explain``.
 
-    The run stands beside all runs that were loaded, also those that the frame has lost since, to a
+    The run is judged with all runs that were loaded, also those that the frame has lost since, to a
     ``query`` say. What was changed in the frame, such as a setup or a label, holds.
 
     Parameters

@@ -179,7 +179,7 @@ def sync(
     Raises
     ------
     UsageError, SourceError, StoreError, CredentialsError
-        See `step0_wandb.errors`; a source that fails beside others that work is told in the result.
+        See `step0_wandb.errors`; a source that fails while others work is in the result.
     """
     job = job_of(store=store, settings=settings)
     page = Path(html) if html else None

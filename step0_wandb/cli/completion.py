@@ -1,4 +1,4 @@
-"""What a shell completes besides commands and options: runs, setups and verdicts of the store."""
+"""What a shell completes in addition to commands and options: runs, setups and verdicts of the store."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def _call(command: str, run: JudgedRun, stopped: Stopped | None) -> None:
     }
     given = {f"STEP0_{name}": clean(text) for name, text in about.items()}
     sys.stdout.flush()
-    done = subprocess.run(  # noqa: S602 - typed by whoever starts the gate
+    done = subprocess.run(  # noqa: S602 - typed by the person who starts the gate
         command, shell=True, check=False, stdout=sys.stderr.fileno(), env={**environment(), **given}
     )
     if done.returncode:

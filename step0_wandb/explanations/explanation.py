@@ -90,7 +90,7 @@ class Explanation:
         return (*(cause.text for cause in self.causes), *installed, *differ)
 
     def lines(self) -> Iterator[Line]:
-        """Yield what is to be said beside the verdict, its reasons and the differences."""
+        """Yield what is to be shown next to the verdict, its reasons and the differences."""
         for cause in self.causes:
             if not any(cause.text in reason for reason in self.run.reasons):
                 yield Line("likely", cause.text)

@@ -1,4 +1,4 @@
-"""What is installed where stored runs ran: beside their files on disk, else on their server."""
+"""What is installed where stored runs ran: next to their files on disk, else on their server."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Installed:
     def _on_server(self, record: RunRecord) -> bytes:
         on_server = self.store.runs.presence([record.key])[record.key].on_server
         if self.context is None or not on_server:
-            raise SourceError(f"{key_text(record.key)} has no {FILE} beside its files")
+            raise SourceError(f"{key_text(record.key)} has no {FILE} next to its files")
         from step0_wandb.wandb_api.address import RemoteAddress
         from step0_wandb.wandb_api.credentials import find_account
         from step0_wandb.wandb_api.download import Download, run_file

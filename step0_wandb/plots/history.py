@@ -86,7 +86,7 @@ def _date_axis(ax: Axes) -> None:
 
 
 def _name_flagged(ax: Axes, runs: Sequence[Run], heights: Sequence[float]) -> None:
-    """Name the gravest flagged runs beside their marks, on the side that has room."""
+    """Name the gravest flagged runs next to their marks, on the side that has room."""
     from matplotlib.patheffects import withStroke
 
     flagged = [place for place, run in enumerate(runs) if run.flagged]

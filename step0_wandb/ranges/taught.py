@@ -1,6 +1,6 @@
 """What the setups of one gap metric share, carried from one fit to the next.
 
-A store of a million runs is not fitted again for one new run. The setups that changed are, beside what
+A store of a million runs is not fitted again for one new run. The setups that changed are, together with what
 the others have taught: the variances of their levels, from which the prior is estimated again, and the
 tail and the slope of the last full fit.
 """

@@ -43,7 +43,7 @@ class File:
     connection : Connection
         The only one; it belongs to the thread that opened it.
     stamp : _Stamp or None
-        How the file looked when it was opened without locks, because nothing may be written beside it;
+        How the file looked when it was opened without locks, because nothing may be written next to it;
         where it looks different later, what was read may be torn.
     """
 
@@ -248,11 +248,11 @@ def _missing(path: Path) -> StoreError:
 
 
 def _refuse_other_files(path: Path) -> None:
-    """Refuse what is surely no store before anything is made beside it."""
+    """Refuse what is surely no store before anything is made next to it."""
     if path.is_dir():
         raise StoreError(f"the store {path} is a directory", "Name a file in it, such as step0.db.")
     if path.exists():
-        if not path.is_file():  # to open a pipe would wait for whoever writes it
+        if not path.is_file():  # opening a pipe would wait for its writer
             raise StoreError(f"the store {path} is no regular file", _ELSEWHERE)
         with path.open("rb") as file:
             head = file.read(len(_MAGIC))
@@ -266,13 +266,13 @@ def _refuse_torn(path: Path, stamp: _Stamp | None) -> None:
         raise StoreBusyError(f"the store {path} was written while it was read", "Run it again.")
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def _sibling(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
 def _lock(path: Path) -> FileLock:
     """Take the writers' lock, and note in it who has it."""
-    place = _beside(path, ".lock")
+    place = _sibling(path, ".lock")
     holder = f" ({place.read_text(encoding='utf-8', errors='replace')[:80]})" if place.exists() else ""
     lock = FileLock(place, timeout=0, mode=0o600)
     try:
@@ -312,7 +312,7 @@ def _keep_copy(connection: Connection, path: Path) -> None:
     connection.rollback()
     if version in (versions.EMPTY, VERSION):
         return
-    copy, unfinished = _beside(path, f".v{version}"), _beside(path, f".v{version}.part")
+    copy, unfinished = _sibling(path, f".v{version}"), _sibling(path, f".v{version}.part")
     unfinished.unlink(missing_ok=True)
     os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL, 0o600))
     with closing(sqlite3.connect(unfinished)) as target:
@@ -321,11 +321,11 @@ def _keep_copy(connection: Connection, path: Path) -> None:
 
 
 def _open_unlocked(path: Path) -> File:
-    """Open a file for reading, beside a writer if there is one."""
-    if _beside(path, "-wal").exists():
+    """Open a file for reading, while another process may write it."""
+    if _sibling(path, "-wal").exists():
         return File(path, _connect(lambda: _sqlite(path, "ro")))
     if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
-        # Whoever reads a file in WAL mode makes a log and an index beside it; only one who may write
+        # A reader of a file in WAL mode makes a log and an index next to it; only one who may write
         # takes them away in the end.
         return File(path, _connect(lambda: _sqlite(path, "rw")))
     return File(path, _connect(lambda: _sqlite(path, "ro&immutable=1")), stamp=_Stamp.of(path))

@@ -1,4 +1,4 @@
-"""What a sync keeps in the store beside the verdicts, so that showing it needs no pandas."""
+"""What a sync keeps in the store with the verdicts, so that showing it needs no pandas."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The tables of the store: one row a run, and what runs share in tables of its own.
 
-Whoever changes a table here raises `VERSION` and adds a migration that does the same to older files.
+To change a table, raise `VERSION` and add a migration that does the same to older files.
 """
 
 from __future__ import annotations
@@ -302,7 +302,7 @@ outbox = Table(
     Column("sent_at", UtcTime),
     Column("failure", Words),
 )
-"""Alerts as they go out; `sent_at` is set by the word of whoever took it, `failure` says why not."""
+"""Alerts as they go out; `sent_at` is set when the receiver took it, `failure` says why not."""
 
 alerted = Table(
     "alerted",

@@ -57,7 +57,7 @@ class Templates:
         self._spare: dict[Kind, float] = {}
 
     def forget(self) -> None:
-        """Read everything anew: a transaction that may have added templates was rolled back."""
+        """Read everything again: a transaction that may have added templates was rolled back."""
         self._by_id.clear()
         self._under.clear()
         self._recent.clear()
@@ -153,7 +153,7 @@ class Plans:
         self._ids: dict[CheckPlan, int] = {}
 
     def forget(self) -> None:
-        """Read everything anew: a transaction that may have added plans was rolled back."""
+        """Read everything again: a transaction that may have added plans was rolled back."""
         self._by_id.clear()
         self._ids.clear()
 

@@ -45,7 +45,7 @@ def dumps(value: dict[str, Json]) -> str:
     r"""Return a document as text: keys sorted, UTF-8, no bare NaN.
 
     What could steer a terminal or the order of reading, and lone surrogates, which no encoding has,
-    are written as JSON's escapes: they say the same to whoever parses it.
+    are written as JSON's escapes: a parser reads the same text.
 
     Examples
     --------

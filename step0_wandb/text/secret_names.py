@@ -27,7 +27,7 @@ class _Names:
 
 @cache
 def rule_file(name: str) -> dict[str, Any]:
-    """Return what one of the data files beside this module holds."""
+    """Return what one of the data files next to this module holds."""
     with Path(__file__).with_name(name).open("rb") as file:
         return tomllib.load(file)
 

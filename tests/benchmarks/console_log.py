@@ -1,4 +1,4 @@
-"""A long console log, read beside ``grep``: ``python -m tests.benchmarks.console_log [MEGABYTES]``.
+"""A long console log, read next to ``grep``: ``python -m tests.benchmarks.console_log [MEGABYTES]``.
 
 The log has no training step, so that all of it must be searched; the best of five is printed.
 """

@@ -146,13 +146,13 @@ def fleet(setups: int, size: int, random: Generator) -> pd.DataFrame:
 
 
 def share_flagged(size: int, setups: int) -> float:
-    """Return the share of healthy runs that anything flags, each looked at beside `size` others."""
+    """Return the share of healthy runs that anything flags, each looked at with `size` others."""
     result = weigh(fleet(setups, size + 1, np.random.default_rng(size)))
     return float(np.isin(result.verdict, ("suspect", "broken")).mean())
 
 
 def share_found(odd: str, size: int, setups: int) -> float:
-    """Return the share of odd runs that are flagged, one beside `size` healthy runs in each setup."""
+    """Return the share of odd runs that are flagged, one with `size` healthy runs in each setup."""
     check, change = ODD[odd]
     runs = fleet(setups, size + 1, np.random.default_rng(23))
     last = np.arange(len(runs)) % (size + 1) == size

@@ -2,7 +2,7 @@
 
 The directories are like those of Miles: 600 config keys, of which 30 differ from run to run, system metrics every few records, step 0 after
 the evaluation and rollout rows, then a long history, 1 MB each. The large file repeats real records, as
-a long run does. Beside ours stands the plain way: every record of every file through the W&B client's
+a long run does. Next to ours stands the plain way: every record of every file through the W&B client's
 own protobuf classes. Times are the best of three, with the files in the page cache; on a busy machine
 look at the processor's.
 """

@@ -1,4 +1,4 @@
-"""A project on a W&B server: requests, bytes and seconds, ours beside what people use today.
+"""A project on a W&B server: requests, bytes and seconds, ours next to what people use today.
 
 Run ``python -m tests.benchmarks.server_sync``. Every line is a program of its own, against the double
 in this process, so that start-up is in the seconds and stands on a line of its own as well; the package
@@ -108,7 +108,7 @@ def programs(store: Path) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def compare(count: int, latency_s: float) -> None:
-    """Print ours beside the client at one latency."""
+    """Print ours next to the client at one latency."""
     with WandbServer() as server, tempfile.TemporaryDirectory() as name:
         for index in range(count):
             created_at = START + timedelta(minutes=index)

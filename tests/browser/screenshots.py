@@ -38,7 +38,7 @@ LAUNCH = [
 ]
 EXPLAINED = 34
 """Lines of an explanation that its picture shows."""
-COLOURS = 255
+COLORS = 255
 """Text on a flat ground looks the same in so few, in half the bytes."""
 
 
@@ -86,7 +86,7 @@ def main() -> None:
             page.goto(files[part].as_uri())
             path = picture(part, scheme)
             picture_bytes = page.screenshot(full_page=True, clip=clip(page, part))
-            Image.open(io.BytesIO(picture_bytes)).quantize(COLOURS, Image.Quantize.MAXCOVERAGE).save(
+            Image.open(io.BytesIO(picture_bytes)).quantize(COLORS, Image.Quantize.MAXCOVERAGE).save(
                 path, optimize=True
             )
             print(f"{path.name}: {path.stat().st_size / 1024:.0f} KiB")  # noqa: T201 - what the script is for

@@ -1,4 +1,4 @@
-"""What a job tells beside its data: lines with the time for logs, JSON for collectors, nothing if nothing is new."""
+"""What a job tells next to its data: lines with the time for logs, JSON for collectors, nothing if nothing is new."""
 
 import json
 import re

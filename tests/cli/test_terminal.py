@@ -14,7 +14,7 @@ from tests.support.miles import miles_run
 from tests.support.terminal import on_terminal, plain
 
 ROOT = Path(__file__).parents[2]
-COLOUR = re.compile(r"\x1b\[(?:[0-9;]*;)?(?:3[0-7]|38;[0-9;]*|9[0-7])m")
+COLOR = re.compile(r"\x1b\[(?:[0-9;]*;)?(?:3[0-7]|38;[0-9;]*|9[0-7])m")
 LONG = "qwen3-0.6b-a-very-long-experiment-name-that-goes-on_4ea2122b-RANK_0"
 READING = [["runs"], ["ranges"], ["explain", "wrong"], ["check", "."], ["settings"], ["profiles"]]
 
@@ -94,7 +94,7 @@ def test_what_is_not_checked_is_told_below_the_runs(folder):
 
 def test_verdicts_have_a_color_and_the_word(folder):
     text = shown(["runs"], folder, 80)
-    assert COLOUR.search(text)
+    assert COLOR.search(text)
     assert {"broken", "healthy"} <= set(plain(text).split())
 
 

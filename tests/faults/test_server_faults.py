@@ -80,7 +80,7 @@ def clean(lab):
     return expected
 
 
-def anew(lab, kind=""):
+def fresh_lab(lab, kind=""):
     """Return the laboratory with an empty store, and little time where the fault takes some."""
     return Lab(lab.server, limits=HASTY if kind in SLOW else PATIENT)
 
@@ -93,7 +93,7 @@ def test_the_table_covers_every_fault_that_the_double_can_play():
 
 @pytest.mark.parametrize("kind", sorted(RETRIED | dict.fromkeys(HARMLESS)))
 def test_a_passing_fault_is_asked_again_and_nothing_is_lost(lab, clean, kind):
-    again = anew(lab, kind)
+    again = fresh_lab(lab, kind)
     lab.server.faults.next(kind)
     again.sync()
     assert lab.server.requests[0].fault == kind
@@ -116,7 +116,7 @@ def test_a_final_fault_is_asked_once_and_told(lab, kind):
 
 @pytest.mark.parametrize("kind", sorted(FINAL))
 def test_what_was_read_before_a_final_fault_is_kept_and_the_next_sync_goes_on_there(lab, clean, kind):
-    again = anew(lab)
+    again = fresh_lab(lab)
     again.page_size = 10
     lab.server.faults.next(kind, match=lambda request: request.variables.get("after") is not None)
     with pytest.raises(FINAL[kind][0]):
@@ -135,7 +135,7 @@ def test_what_was_read_before_a_final_fault_is_kept_and_the_next_sync_goes_on_th
 
 @pytest.mark.parametrize("kind", sorted(RETRIED.keys() - {"partial-history"}))  # that is a poisoned run
 def test_a_dead_server_is_exit_5_within_its_time_and_the_store_is_as_before(lab, clean, kind):
-    again = anew(lab, kind)
+    again = fresh_lab(lab, kind)
     again.store.take_all(clean, cursor=lab.store.cursor)
     lab.add("new", minutes=99)
     lab.server.faults.always(kind)
@@ -167,7 +167,7 @@ def test_random_faults_in_a_fifth_of_the_requests_change_nothing(lab, clean):
     for seed in range(15):
         lab.server.requests.clear()
         lab.server.faults = Faults(rate=0.2, seed=seed, hang_s=0.2, drip_s=0.002)
-        again = anew(lab)
+        again = fresh_lab(lab)
         again.page_size = 2
         again.sync()
         met |= {request.fault for request in lab.server.requests if request.fault}
@@ -193,7 +193,7 @@ def test_random_faults_in_a_fifth_of_the_requests_change_nothing(lab, clean):
 )
 def test_one_poisoned_run_is_named_and_the_others_are_read(lab, clean, field, kind):
     lab.server.faults.poison("r07", kind, fields=[field])
-    again = anew(lab, kind)
+    again = fresh_lab(lab, kind)
     again.sync()
     assert set(again.store.runs) == set(clean) - {"r07"}
     assert [problem.where for problem in again.store.problems] == ["lab/rl/r07"]
@@ -202,7 +202,7 @@ def test_one_poisoned_run_is_named_and_the_others_are_read(lab, clean, field, ki
 
 def test_a_poisoned_run_is_told_once_and_read_when_it_heals(lab, clean):
     lab.server.faults.poison("r07", fields=["history"])
-    again = anew(lab)
+    again = fresh_lab(lab)
     again.sync()
     again.store.problems.clear()
     again.sync()
@@ -217,7 +217,7 @@ def test_several_poisoned_runs_are_all_named(lab, clean):
     poisoned = {"r00", "r11", "r12", "r23"}
     for name in poisoned:
         lab.server.faults.poison(name, fields=["history"])
-    again = anew(lab)
+    again = fresh_lab(lab)
     again.sync()
     assert set(again.store.runs) == set(clean) - poisoned
     assert {problem.where for problem in again.store.problems} == {f"lab/rl/{name}" for name in poisoned}
@@ -243,7 +243,7 @@ def test_a_run_that_is_too_large_by_itself_is_named(server):
 
 def test_a_server_that_refuses_the_nested_query_is_read_by_name(lab, clean):
     lab.server.abilities = Abilities(nested_history=False)
-    again = anew(lab)
+    again = fresh_lab(lab)
     first = again.sync()
     assert again.store.runs == clean
     assert sum(request.status == 400 for request in lab.server.requests) == 1
@@ -258,7 +258,7 @@ def test_a_server_that_takes_one_run_at_a_time_is_read_run_by_run(lab, clean):
         "400", match=lambda request: "edges" in request.query and "config" in request.query
     )
     lab.server.faults.always("400", match=lambda request: "name1" in request.variables)
-    again = anew(lab)
+    again = fresh_lab(lab)
     again.sync()
     assert again.store.runs == clean
 
@@ -288,7 +288,7 @@ def test_a_single_run_that_cannot_be_read_is_an_unreadable_source(lab):
 
 def test_a_run_that_the_server_describes_in_an_unknown_way_is_named(lab, clean):
     lab.server.run("lab", "rl", "r03").config_json = '{"lr": '
-    again = anew(lab)
+    again = fresh_lab(lab)
     again.sync()
     assert set(again.store.runs) == set(clean) - {"r03"}
     assert "in an unknown way" in again.store.problems[0].what

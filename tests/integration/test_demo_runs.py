@@ -292,7 +292,7 @@ def test_an_interrupted_demo_is_mended_by_the_next_and_files_of_others_stay(tmp_
 
 
 @pytest.mark.parametrize(("replaced", "words"), [(True, []), (True, ["-q"]), (False, [])])
-def test_that_a_demo_starts_anew_is_told_once(tmp_path, monkeypatch, replaced, words):
+def test_that_a_demo_starts_again_is_told_once(tmp_path, monkeypatch, replaced, words):
     miles_run(tmp_path, "one", 0.0151)
     (tmp_path / "step0.toml").write_text("sources = ['.']\n")
     monkeypatch.setattr(demo, "write_demo", lambda path, **_: demo.DemoFolder(path, 1, replaced))

@@ -281,7 +281,7 @@ def test_names_and_values_that_would_steer_a_terminal_are_harmless(tmp_path):
     assert "</td>" not in found._repr_html_().replace("</td><td", "").replace("</td></tr>", "")
 
 
-def test_what_is_published_stands_beside_a_first_run_and_changes_no_verdict(tmp_path):
+def test_what_is_published_is_shown_with_a_first_run_and_changes_no_verdict(tmp_path):
     miles_run(tmp_path, "one", 0.0151)
     run("sync", ".", "--store", "s.db", cwd=tmp_path)
     known = "published: 0.0148 to 0.0157 (17 runs, Miles guide 2026.10): inside"

@@ -220,7 +220,7 @@ def test_a_dry_run_judges_and_stores_nothing(tmp_path):
     assert not (tmp_path / "step0.db").exists()
 
 
-def test_a_changed_profile_judges_stored_runs_anew(tmp_path):
+def test_a_changed_profile_judges_stored_runs_again(tmp_path):
     reference(tmp_path)
     sync(tmp_path)
     (tmp_path / "step0.toml").write_text("[setup.miles]\nadd = ['seed']\n")

@@ -17,11 +17,11 @@ def test_runs_at_any_depth_are_read_in_the_order_of_their_keys(tmp_path):
 
 def test_a_root_may_be_a_run_directory_or_a_file_and_brings_the_directories_of_the_same_run(tmp_path):
     path = one_run(tmp_path, training(0))
-    beside = write_file(tmp_path, wandb_file(run_record("abc"), training(1)), stamp="20260101_000001")
+    sibling = write_file(tmp_path, wandb_file(run_record("abc"), training(1)), stamp="20260101_000001")
     write_file(tmp_path, wandb_file(run_record("xabc"), training(1)), run_id="xabc", stamp="20260101_000001")
     for root in (path.parent, path):
         (reading,) = sync(root)
-        assert [mark.path for mark in reading.marks] == [str(path.resolve()), str(beside.resolve())]
+        assert [mark.path for mark in reading.marks] == [str(path.resolve()), str(sibling.resolve())]
         assert step0(reading).gap == 0.0152
 
 

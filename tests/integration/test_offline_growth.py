@@ -84,7 +84,7 @@ def test_of_a_settled_file_only_the_end_is_looked_at(tmp_path):
 
 
 @pytest.mark.parametrize("more", [0, 40_000])
-def test_a_file_that_was_replaced_is_read_anew(tmp_path, more):
+def test_a_file_that_was_replaced_is_read_again(tmp_path, more):
     path = one_run(tmp_path, *[filler_record(1000)] * 9, rollout(**{"rollout/old": 1}))
     memory = Memory()
     sync(tmp_path, memory)
@@ -96,7 +96,7 @@ def test_a_file_that_was_replaced_is_read_anew(tmp_path, more):
     assert reading.problems == ()
 
 
-def test_a_run_that_the_store_lost_is_read_anew(tmp_path):
+def test_a_run_that_the_store_lost_is_read_again(tmp_path):
     one_run(tmp_path, training(0))
     memory = Memory()
     sync(tmp_path, memory)

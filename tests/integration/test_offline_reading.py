@@ -116,7 +116,7 @@ def test_a_large_file_costs_what_a_small_one_costs(tmp_path):
     large = write_file(tmp_path / "large", small.read_bytes())
     end = append(b"", *[filler_record(10_000)] * 20, exit_record())
     with large.open("r+b") as file:
-        file.seek(10**9 // BLOCK * BLOCK)  # a hole in the middle: whoever reads it finds zeros
+        file.seek(10**9 // BLOCK * BLOCK)  # a hole in the middle: a reader finds zeros
         file.write(end)
     for path, state in ((small, "running"), (written(large), "finished")):
         offline = offline_source(path)

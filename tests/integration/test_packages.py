@@ -80,7 +80,7 @@ def test_a_run_without_a_list_is_explained_and_says_that_packages_could_not_be_c
     fleet(tmp_path)
     found = explained(tmp_path)
     assert found.packages is None
-    assert found.packages_unknown == "team/project/bad has no requirements.txt beside its files"
+    assert found.packages_unknown == "team/project/bad has no requirements.txt next to its files"
     assert "package could not be compared: team/project/bad has no" in " ".join(str(found).split())
 
 

@@ -28,7 +28,7 @@ def config(family, number, *, own=25):
 
 
 def pack_all(store, configs):
-    """Return the templates made for these configs, and the mean size of what each needs beside them."""
+    """Return the templates made for these configs, and the mean size of what each needs in addition to them."""
     sizes = []
     with store._database.transaction() as connection:
         book = Templates(connection)

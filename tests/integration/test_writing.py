@@ -525,7 +525,7 @@ def test_a_server_that_is_not_there_ends_in_one_line(server):
         (b"\xff\xfe", "is not JSON", {("state", "lab/rl")}),
     ],
 )
-def test_a_state_of_a_later_version_is_left_alone_and_a_damaged_one_written_anew(
+def test_a_state_of_a_later_version_is_left_alone_and_a_damaged_one_written_again(
     lab, document, says, written
 ):
     lab.sync()

@@ -1,4 +1,4 @@
-"""Run every notebook anew and save it with small outputs that say nothing about this machine.
+"""Run every notebook again and save it with small outputs that say nothing about this machine.
 
 Run ``python -m tests.notebooks.refresh`` after a change that the outputs show.
 """

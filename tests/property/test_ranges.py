@@ -178,7 +178,7 @@ def test_members_are_counted_where_they_are_judged(runs):
 
 @SOME
 @given(runs=st.one_of(histories(), moving_histories()))
-def test_ranges_of_the_same_runs_judge_as_if_fitted_anew(runs):
+def test_ranges_of_the_same_runs_judge_as_if_fitted_again(runs):
     pd.testing.assert_frame_equal(judged_by(runs, fit_ranges(runs)), judged_by(runs))
 
 

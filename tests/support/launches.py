@@ -11,7 +11,7 @@ class Written:
     text: str
     framework: str
     setup: str
-    beside: dict[str, str] = field(default_factory=dict)
+    siblings: dict[str, str] = field(default_factory=dict)
 
 
 MEGATRON = """#!/bin/bash

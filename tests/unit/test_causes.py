@@ -40,7 +40,7 @@ def nested(path, *, value):
     return value
 
 
-def beside(**ratios):
+def peer_ratios(**ratios):
     """Return the rows of a run and of its peers that differ by these factors."""
     names = {"response_length": "rollout/response_len/mean", "entropy": "train/entropy_loss"}
     peers = [{names[key]: 100.0 * noise for key in ratios} for noise in (0.9, 1.0, 1.1)]
@@ -94,8 +94,8 @@ SHOWN = [
     ("off-policy", "nemo_rl", nested("policy.train_global_batch_size", value=128), {"ppo_kl"}, {}),
     ("multi-turn", "miles", {**MILES, "custom_generate_function_path": "my.agent"}, GAP, {}),
     ("multi-turn", "verl", nested("actor_rollout_ref.rollout.multi_turn.enable", value=True), GAP, {}),
-    ("other-answers", "miles", MILES, GAP, beside(response_length=2.4, entropy=1.0)),
-    ("other-answers", "miles", MILES, GAP, beside(entropy=0.3)),
+    ("other-answers", "miles", MILES, GAP, peer_ratios(response_length=2.4, entropy=1.0)),
+    ("other-answers", "miles", MILES, GAP, peer_ratios(entropy=0.3)),
     ("setup-moved", "miles", MILES, GAP, {"moved": True}),
 ]  # fmt: skip
 

@@ -23,7 +23,7 @@ WRONG = {**SOUND, "load": "/models/Qwen3-1.7B_torch_dist", "ref_load": "/models/
 
 
 def judged(config, gap, *others, accepted=None):
-    """Return the verdict of one run, beside others of sound configs whose gaps are given."""
+    """Return the verdict of one run, next to others of sound configs whose gaps are given."""
     finder = Step0Finder(PROFILES)
     rows = []
     for at, (own, value) in enumerate([(config, gap), *((SOUND, g) for g in others)]):

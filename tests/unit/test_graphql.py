@@ -277,7 +277,7 @@ def test_a_server_that_asks_to_wait_longer_than_patience_is_given_up_at_once():
     assert bench.time.naps == []
 
 
-def test_patience_begins_anew_with_every_good_page():
+def test_patience_begins_again_with_every_good_page():
     pages = [status(502), status(502), GOOD] * 200
     bench = Bench(*pages, give_up_s=10)
     for _ in range(200):

@@ -20,7 +20,7 @@ def write(written, folder, *changes):
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
-    for name, content in {**written.beside, written.name: text}.items():
+    for name, content in {**written.siblings, written.name: text}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content)
     return folder / written.name

@@ -88,13 +88,13 @@ def test_broken_runs_that_still_run_come_first_then_the_last_seven_days_and_labe
         "",
         "Broken and still running",
         "Flagged in the last 7 days",
-        "Labelled by people",
+        "Labeled by people",
     ]
     who = {name: re.findall(r"qwen3-(\d+)", " ".join(lines(found[name]))) for name in list(found)[1:4]}
     assert who == {
         "Broken and still running": ["1"],
         "Flagged in the last 7 days": ["2", "4", "5"],
-        "Labelled by people": ["7", "6"],
+        "Labeled by people": ["7", "6"],
     }
     assert lines(found["Flagged in the last 7 days"])[-1] == "1 older flagged run: see the table of runs."
 

@@ -145,9 +145,7 @@ class Composer:
 
     def _explained(self, run: JudgedRun) -> Explanation:
         late = self._clock() - self._began > HURRY
-        return (self._installed.on_disk if late else self._installed).explained(
-            self._explainer.explain(run)
-        )
+        return (self._installed.on_disk if late else self._installed).explained(self._explainer.explain(run))
 
     def _cost(self, run: JudgedRun) -> text.Cost:
         record = self._store.runs.record(run.run)

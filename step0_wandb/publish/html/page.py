@@ -38,7 +38,7 @@ CARDS_OPEN = 12
 CARDS_AT_MOST = 60
 """Cards of one section; the rest of its runs stand in the table of runs alone."""
 NEWEST_AT_MOST = 100
-"""Runs shown of each setup besides the flagged and labeled ones; of the older ones the number."""
+"""Runs shown of each setup in addition to the flagged and labeled ones; of the older ones the number."""
 FEWEST_EACH = 2
 ROWS_AT_MOST = 3000
 """With so many setups that this would be passed, fewer of each: the page stays below 3 MB."""

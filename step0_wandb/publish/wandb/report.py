@@ -165,7 +165,7 @@ def build_report(
         *_runs("Broken and still running", burning, none="No run that is known to be broken still runs."),
         *_runs("Flagged in the last 7 days", recent, none="No other run was flagged."),
         *([Paragraph((f"{count(older, 'older flagged run')}: see the table of runs.",))] if older else []),
-        *(_runs("Labelled by people", labeled) if labeled else ()),
+        *(_runs("Labeled by people", labeled) if labeled else ()),
         Heading("Ranges"),
         *_ranges(setups),
         Heading("Charts and tables"),

@@ -103,7 +103,7 @@ class State:
     report : str or None
         Id of the project's report.
     written : mapping of str to str
-        Fingerprints of what was last written besides this state, by part.
+        Fingerprints of what was last written in addition to this state, by part.
     writer, token : str
         The store that wrote it, by a random id, and this very version, by another one.
     claims : tuple of Claim
@@ -137,7 +137,7 @@ class State:
         return plain | {"schema": f"step0/state/{VERSION}"}
 
     def fingerprint(self) -> str:
-        """Return what is the same for every state that says the same, whoever wrote it and when."""
+        """Return what is equal for two states with the same content, whatever their writer and time."""
         own: dict[str, Json] = dict.fromkeys(_OF_ONE_VERSION)
         return fingerprint(self.document() | own)
 

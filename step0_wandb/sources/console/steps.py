@@ -30,7 +30,7 @@ LONGEST_STEP = 1 << 16
 MOST_BRACES = 16
 """Braces before a metric name that are tried as the beginning of its dict."""
 SPARE_EFFORT = 1 << 22
-"""Bytes that may be read in vain, besides as many as the log has."""
+"""Bytes that may be read in vain, in addition to as many as the log has."""
 MOST_LINES = 64
 """Lines that a terminal may have broken one line into."""
 

@@ -185,7 +185,7 @@ class OfflineSource:
 
     def _directories(self, key: str, files: Sequence[RunFile], known: SourceMemory) -> Directories:
         prior = known.record(key) if any(file.mark for file in files) else None
-        if prior is None:  # what the marks stand for is gone: everything is read anew
+        if prior is None:  # what the marks stand for is gone: everything is read again
             files = [RunFile(file.found, None) if file.mark else file for file in files]
         return Directories(key, files, prior=prior, lookout=self._lookout)
 

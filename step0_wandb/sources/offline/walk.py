@@ -48,7 +48,7 @@ def find_files(root: Path) -> Found:
     """Return all ``.wandb`` files below a directory, or those of the one run that `root` belongs to.
 
     Several directories with one run id are one run: of a run directory, or a file in one, the others
-    beside it that carry the same id come along.
+    next to it that carry the same id come along.
 
     Links are followed; what they lead to counts once, however many lead there. Inside of run directories
     only the ``.wandb`` file is looked for: their other files can be many.
@@ -74,8 +74,8 @@ def find_files(root: Path) -> Found:
         _walk(found, real)
     if is_file or RUN_DIRECTORY.fullmatch(Path(real).name):
         found.named = next(iter(found.files), "")
-    for beside in _same_run(Path(real).parent if is_file else Path(real)):
-        _walk(found, str(beside))
+    for sibling in _same_run(Path(real).parent if is_file else Path(real)):
+        _walk(found, str(sibling))
     if not (found.files or found.run_directories):
         if found.problems:
             raise SourceError(f"{found.problems[0].where} {found.problems[0].what}")
@@ -84,15 +84,15 @@ def find_files(root: Path) -> Found:
 
 
 def _same_run(directory: Path) -> list[Path]:
-    """Return the other directories beside a run directory that carry its run id."""
+    """Return the other directories next to a run directory that carry its run id."""
     own = RUN_DIRECTORY.fullmatch(directory.name)
     if own is None:
         return []
     try:
-        beside = sorted(path for path in directory.parent.iterdir() if path != directory)
+        siblings = sorted(path for path in directory.parent.iterdir() if path != directory)
     except OSError:
-        return []  # what lies beside may be somebody else's; the directory itself can be read
-    names = [(path, RUN_DIRECTORY.fullmatch(path.name)) for path in beside]
+        return []  # what lies next to it may be somebody else's; the directory itself can be read
+    names = [(path, RUN_DIRECTORY.fullmatch(path.name)) for path in siblings]
     return [
         path
         for path, name in names
@@ -119,7 +119,7 @@ def _walk(found: Found, root: str) -> None:
                     path = os.path.realpath(path)
                     is_directory = Path(path).is_dir()
             except FileNotFoundError:
-                continue  # gone since it was listed: the client makes its links anew for every run
+                continue  # gone since it was listed: the client makes its links again for every run
             except OSError as error:
                 found.problems.append(Problem(entry.path, f"cannot be followed: {error.strerror}"))
                 continue

@@ -223,7 +223,7 @@ class State:
         return run
 
     def new_file(self, files: dict[str, StoredFile], name: str) -> StoredFile:
-        """Return the file of that name to be uploaded anew, reachable by an unguessable token."""
+        """Return the file of that name to be uploaded again, reachable by an unguessable token."""
         token = f"{next(self.serial):08d}"
         files[name] = self.files[token] = StoredFile(name, token, self.clock())
         return files[name]

@@ -8,7 +8,7 @@ down_revision = "0005"
 
 
 def upgrade() -> None:
-    """Add the column, and let the next sync make the facts of every run anew from what is stored."""
+    """Add the column, and let the next sync make the facts of every run again from what is stored."""
     op.add_column("runs", sa.Column("observed", sa.LargeBinary))
     op.execute("DELETE FROM meta WHERE key = 'profiles'")
     op.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('stale', 'true')")
