@@ -95,7 +95,7 @@ def _check_name(name: str) -> str:
 
 
 class _Entry(schema.ProfileTable):
-    """One cause as the catalogue has it."""
+    """One cause as the catalog has it."""
 
     name: str
     profiles: tuple[str, ...] = ()
@@ -125,20 +125,20 @@ class _Blind(schema.ProfileTable):
     says: str
 
 
-class _Catalogue(schema.ProfileTable):
+class _Catalog(schema.ProfileTable):
     ratios: dict[str, tuple[str, ...]]
     cause: tuple[_Entry, ...]
     blind: tuple[_Blind, ...]
 
 
 @cache
-def _catalogue() -> _Catalogue:
+def _catalog() -> _Catalog:
     text = (
         resources.files("step0_wandb")
         .joinpath("profiles", "lists", "causes.toml")
         .read_text(encoding="utf-8")
     )
-    return _Catalogue.model_validate(tomllib.loads(text))
+    return _Catalog.model_validate(tomllib.loads(text))
 
 
 def find_causes(profile: Profile, evidence: Evidence) -> list[Cause]:
@@ -155,8 +155,8 @@ def find_causes(profile: Profile, evidence: Evidence) -> list[Cause]:
     >>> found[0].name, found[0].advice
     ('dropout', 'set --attention-dropout 0 --hidden-dropout 0')
     """
-    catalogue = _catalogue()
-    scope = _Scope(profile, evidence.config, _about(evidence, catalogue.ratios))
+    catalog = _catalog()
+    scope = _Scope(profile, evidence.config, _about(evidence, catalog.ratios))
     found = []
     for entry, cause in _shown_by(profile, scope):
         is_likely = set(entry.shows) & set(evidence.failed)
@@ -196,8 +196,8 @@ def contradiction_in(profile: Profile, config: Mapping[str, Json]) -> str:
 
 
 def _shown_by(profile: Profile, scope: _Scope, only: Contradicts = "") -> Iterator[tuple[_Entry, Cause]]:
-    """Yield what a config shows of the catalogue, or of one kind of its contradictions."""
-    for entry in _catalogue().cause:
+    """Yield what a config shows of the catalog, or of one kind of its contradictions."""
+    for entry in _catalog().cause:
         if only in ("", entry.contradicts) and entry.is_about(profile) and entry.when.holds(scope):
             yield entry, entry.filled(scope)
 
@@ -205,7 +205,7 @@ def _shown_by(profile: Profile, scope: _Scope, only: Contradicts = "") -> Iterat
 def blind_spots(profile: Profile, config: Mapping[str, Json]) -> list[str]:
     """Return what step 0 cannot see in a run with this config, in sentences."""
     scope = _Scope(profile, config, {})
-    return [entry.says for entry in _catalogue().blind if entry.when.holds(scope)]
+    return [entry.says for entry in _catalog().blind if entry.when.holds(scope)]
 
 
 def _is_common(when: Expression, profile: Profile, peers: Sequence[Mapping[str, Json]]) -> bool:

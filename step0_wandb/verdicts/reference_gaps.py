@@ -68,7 +68,7 @@ class _PublishedGaps(schema.ProfileTable):
 
 
 @cache
-def _catalogue() -> _PublishedGaps:
+def _catalog() -> _PublishedGaps:
     text = (
         resources.files("step0_wandb").joinpath("verdicts", "reference_gaps.toml").read_text(encoding="utf-8")
     )
@@ -91,7 +91,7 @@ def published_for(setup: str | None) -> tuple[PublishedGap, ...]:
     parts = frozenset(part for text in rest for part in text.split())
     return tuple(
         known
-        for known in _catalogue().published
+        for known in _catalog().published
         if (known.profile, names_with().family(known.model), frozenset(known.parts))
         == (profile, names_with().family(model), parts)
     )

@@ -12,7 +12,7 @@ from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from step0_wandb.profiles.catalogue import preferred
+from step0_wandb.profiles.catalog import preferred
 from step0_wandb.profiles.profile import ARCHITECTURE
 from step0_wandb.records import ALIVE
 from step0_wandb.text.json_documents import plain

@@ -1,4 +1,4 @@
-"""Every cause of the catalogue the whole way: runs on disk, a sync, and what `explain` says of the odd one."""
+"""Every cause of the catalog the whole way: runs on disk, a sync, and what `explain` says of the odd one."""
 
 import html
 import re
@@ -41,7 +41,7 @@ from tests.support.miles import GAP, miles_run
 from tests.support.runs import exit_record, history_record, run_record, wandb_file, write_file
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)
-CATALOGUE = tomllib.loads(
+CATALOG = tomllib.loads(
     resources.files("step0_wandb").joinpath("profiles", "lists", "causes.toml").read_text(encoding="utf-8")
 )
 HOSTILE = "\x1b[2Jx\x1b]0;owned\x07[bold]\u202e</td>"
@@ -179,8 +179,8 @@ def test_of_a_setup_that_moved_its_runs_are_told(tmp_path):
     assert MOVED in [cause.name for cause in explained(tmp_path, "new3").causes[:2]]
 
 
-def test_every_cause_of_the_catalogue_is_shown_the_whole_way():
-    assert {entry["name"] for entry in CATALOGUE["cause"]} == {case[0] for case in SHOWN} | {MOVED}
+def test_every_cause_of_the_catalog_is_shown_the_whole_way():
+    assert {entry["name"] for entry in CATALOG["cause"]} == {case[0] for case in SHOWN} | {MOVED}
 
 
 def test_of_thirteen_keys_that_differ_none_is_called_the_cause(tmp_path):

@@ -1,4 +1,4 @@
-"""The catalogue of causes: for each one a run that shows it."""
+"""The catalog of causes: for each one a run that shows it."""
 
 import tomllib
 from importlib import resources
@@ -9,7 +9,7 @@ from step0_wandb.profiles import load_profiles
 from step0_wandb.profiles.causes import Evidence, blind_spots, find_causes
 
 PROFILES = load_profiles().by_name
-CATALOGUE = tomllib.loads(
+CATALOG = tomllib.loads(
     resources.files("step0_wandb").joinpath("profiles", "lists", "causes.toml").read_text(encoding="utf-8")
 )
 MILES = {
@@ -111,11 +111,11 @@ def test_a_cause_that_the_config_shows_is_named_first_or_second(name, profile, c
     assert "None" not in cause.text
 
 
-def test_every_cause_of_the_catalogue_has_a_run_that_shows_it():
-    names = [entry["name"] for entry in CATALOGUE["cause"]]
+def test_every_cause_of_the_catalog_has_a_run_that_shows_it():
+    names = [entry["name"] for entry in CATALOG["cause"]]
     assert set(names) == {name for name, *_ in SHOWN}
     assert len(names) == len(set(names))
-    known = {profile for entry in CATALOGUE["cause"] for profile in entry.get("profiles", ())}
+    known = {profile for entry in CATALOG["cause"] for profile in entry.get("profiles", ())}
     assert known <= set(PROFILES)
 
 

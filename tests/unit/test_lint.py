@@ -70,9 +70,9 @@ def test_a_contradiction_is_found_and_says_what_to_do(name, written, change, tmp
 
 
 def test_every_contradiction_of_the_catalog_has_a_launch_that_shows_it():
-    from step0_wandb.profiles.causes import _catalogue
+    from step0_wandb.profiles.causes import _catalog
 
-    names = {entry.name for entry in _catalogue().cause if entry.contradicts}
+    names = {entry.name for entry in _catalog().cause if entry.contradicts}
     assert names == {name for name, *_ in CONTRADICTIONS}
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from step0_wandb.profiles import load_profiles
-from step0_wandb.verdicts.reference_gaps import PublishedGap, _catalogue, published_for
+from step0_wandb.verdicts.reference_gaps import PublishedGap, _catalog, published_for
 
 RANGE = PublishedGap(profile="miles", model="M", low=0.0148, high=0.0157, runs=17, source="a guide")
 SINGLE = PublishedGap(profile="miles", model="M", low=0.0136, source="a guide")
@@ -47,7 +47,7 @@ def test_published_values_belong_to_one_model_and_one_sampler(setup, lows):
 
 def test_every_published_value_is_below_its_profile_s_ceiling_or_says_why_not():
     profiles = load_profiles().by_name
-    for known in _catalogue().published:
+    for known in _catalog().published:
         ceiling = profiles[known.profile].metrics.gap[0].ceiling
         parts = {part.split("=")[0] for part in known.parts}
         assert known.source
@@ -59,6 +59,6 @@ def test_every_published_value_is_below_its_profile_s_ceiling_or_says_why_not():
 
 def test_every_setup_part_is_one_that_its_profile_s_labels_can_have():
     profiles = load_profiles().by_name
-    for known in _catalogue().published:
+    for known in _catalog().published:
         labels = {key.label for key in profiles[known.profile].setup}
         assert {part.split("=")[0] for part in known.parts} <= labels
