@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
-    from step0_wandb.profiles.catalogue import Profiles
+    from step0_wandb.profiles.catalog import Profiles
     from step0_wandb.profiles.profile import Profile
     from step0_wandb.records import Json
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from step0_wandb.profiles import load_profiles
-from step0_wandb.profiles.catalogue import Profiles
+from step0_wandb.profiles.catalog import Profiles
 from step0_wandb.profiles.draft import draft_profile
 from step0_wandb.profiles.load import parse_profile
 from step0_wandb.records import HistoryRow
