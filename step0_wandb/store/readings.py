@@ -419,7 +419,12 @@ def _supersede(database: Database, key: str, superseded: _Superseded) -> None:
     run_id = select(runs.c.run_id).where(runs.c.run == key).scalar_subquery()
     taken = connection.execute(select(runs.c.run).where(runs.c.run_id.startswith(run_id))).scalars().all()
     stored = superseded_key(superseded.by, superseded.start, taken)
-    values = {"run": stored, "superseded_by": superseded.by}
+    values: Columns = {"run": stored, "superseded_by": superseded.by}
+    newest = connection.execute(
+        select(runs.c.entity, runs.c.project).where(runs.c.run == superseded.by)
+    ).first()
+    if newest is not None:  # a directory need not tell whose run it is
+        values |= {"entity": newest.entity, "project": newest.project}
     connection.execute(update(runs).where(runs.c.run == key).values(values))
     _rename_label(database, key, stored)
     Outbox(database).rename(key, stored)

@@ -94,8 +94,14 @@ def record_of(row: Row[Any], templates: Templates) -> RunRecord:
 def identity_of(
     row: Row[Any], *, config: Mapping[str, Json] | None = None, rows: tuple[HistoryRow, ...] = ()
 ) -> RunRecord:
-    """Return who the run is, with its config and rows where they were read."""
-    return RunRecord(
+    """Return who the run is, with its config and rows where they were read.
+
+    Raises
+    ------
+    ValueError
+        The row stands under the key of another run: the file is damaged.
+    """
+    record = RunRecord(
         entity=row.entity,
         project=row.project,
         run_id=row.run_id,
@@ -112,6 +118,9 @@ def identity_of(
         config=config if config is not None else {},
         rows=rows,
     )
+    if row.run != record.key and not row.run.startswith(f"{record.key}@"):
+        raise ValueError(f"it is stored as {record.key}")
+    return record
 
 
 def rows_of(row: Row[Any], templates: Templates) -> tuple[HistoryRow, ...]:
