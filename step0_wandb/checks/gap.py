@@ -85,6 +85,8 @@ class GapZeroCheck:
         result = Outcomes.blank(len(runs))
         result.set(ranged, PASS, Why.NOTHING)
         result.set(ranged & (gap == 0), WARN, Why.ZERO, level=Level.SUSPECT)
+        by_choice = ranged & (gap == 0) & (texts(runs, "gap_zero") != "")
+        result.set(by_choice, VACUOUS, Why.ZERO)
         result.set(non_finite(runs, "gap"), SKIPPED, Why.NOTHING)
         return result
 

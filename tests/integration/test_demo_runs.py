@@ -335,7 +335,7 @@ MEANT = {
     "qwen3-0.6b-newlauncher": "broken",
     "qwen2.5-math-7b-eps": "broken",
     "qwen3-0.6b-fp16softmax": "suspect",
-    "qwen3-0.6b-rollout-logprobs": "suspect",
+    "qwen3-0.6b-rollout-logprobs": "unchecked",
     "qwen3-0.6b-dapo-resume": "no-step0",
     "qwen3-0.6b-long": "no-step0",
     "sft-warmstart": "no-step0",

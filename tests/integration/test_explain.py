@@ -78,7 +78,6 @@ SHOWN = [  # the cause, a framework's healthy config and rows, what the odd run 
     ("exact-zero-precision", MILES, megatron_rows(), {"true_on_policy_mode": True, "sglang_quantization": "fp8"}, {GAP: 1e-3}),
     ("unequal-dtype", VERL, verl_rows(0.0, 0.0), changed(VERL, actor_rollout_ref__rollout__dtype="float16"), {PROBS: 0.5}),
     ("old-policy", MILES, megatron_rows(), {"keep_old_actor": True}, DRIFT),
-    ("engine-log-probs", MILES, megatron_rows(), {"use_rollout_logprobs": True}, {GAP: 0.0}),
     ("masked-nan", MILES, megatron_rows(), {}, {GAP: 0.0}),
     ("sampler", MILES, megatron_rows(), {"rollout_top_p": 0.95, "rollout_top_k": 64}, WIDE),
     ("sampler-raw", VIME, megatron_rows(), {"vllm_logprobs_mode": "raw_logprobs", "rollout_temperature": 0.6}, WIDE),

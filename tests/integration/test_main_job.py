@@ -124,12 +124,14 @@ def test_an_exact_check_that_fails_breaks_a_megatron_run_whatever_its_gap(tmp_pa
     assert judged(tmp_path)["new"].verdict == "broken"
 
 
-def test_a_gap_of_zero_by_use_rollout_logprobs_is_suspect(tmp_path):
+def test_a_gap_of_zero_by_use_rollout_logprobs_proves_nothing_and_accuses_nobody(tmp_path):
     miles_run(tmp_path, "new", 0.0, config={"use_rollout_logprobs": True}, ppo_kl=0.002)
     sync(tmp_path)
     run = judged(tmp_path)["new"]
-    assert run.verdict == "suspect"
-    assert "use_rollout_logprobs compares the engine with itself" in run.reasons[0]
+    assert run.verdict == "unchecked"
+    (zero,) = (check for check in run.checks if check.check == "gap-zero")
+    assert zero.outcome == "vacuous"
+    assert "use_rollout_logprobs compares the engine with itself" in zero.message
 
 
 def test_true_on_policy_demands_a_gap_of_exactly_zero(tmp_path):

@@ -75,7 +75,6 @@ SHOWN = [
     ("unequal-dtype", "miles", {**MILES, "fp16": True, "sglang_dtype": "bfloat16"}, GAP, {}),
     ("unequal-dtype", "areal", {"actor": {"dtype": "bfloat16"}, "sglang": {"dtype": "float16"}}, GAP, {}),
     ("old-policy", "miles", {**MILES, "keep_old_actor": True}, KL, {}),
-    ("engine-log-probs", "miles", {**MILES, "use_rollout_logprobs": True}, {"gap-zero"}, {}),
     ("masked-nan", "miles", MILES, {"gap-zero"}, {"values": {"gap": 0.0}}),
     ("sampler", "miles", {**MILES, "rollout_top_p": 0.95, "rollout_top_k": 64}, GAP, {}),
     ("sampler-raw", "vime", {**MILES, "vllm_logprobs_mode": "raw_logprobs", "rollout_temperature": 0.6}, GAP, {}),
