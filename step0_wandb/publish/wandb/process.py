@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
+import stat
 import subprocess
 import sys
 import tempfile
+import time
 from base64 import b64encode
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +33,9 @@ ARTIFACT: Final = "step0-state"
 """The artifact of that run that holds the shared state; its type has the same name."""
 FILE: Final = "step0-state.json"
 _ERROR = 300
+_FOLDER = "step0-wandb-"
+_LEFT_S = 24 * 3600.0
+"""No write takes so long; a folder that is older has no owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +107,8 @@ def write(job: WriteJob, login: Login, *, environ: Mapping[str, str], deadline_s
     # By its path, so that it is the program of this version, whatever the interpreter would find first.
     command = [sys.executable, "-P", "-W", "ignore", str(Path(__file__).with_name("sdk.py"))]
     try:
-        with tempfile.TemporaryDirectory(prefix="step0-wandb-", ignore_cleanup_errors=True) as name:
+        remove_leftovers(Path(tempfile.gettempdir()))
+        with tempfile.TemporaryDirectory(prefix=_FOLDER, ignore_cleanup_errors=True) as name:
             folder = Path(name)
             with (folder / "stderr.txt").open("w+b") as stderr:
                 try:
@@ -128,6 +136,16 @@ def write(job: WriteJob, login: Login, *, environ: Mapping[str, str], deadline_s
     if not any(answer["part"] == "end" for answer in answers):
         failures = {"": why}
     return {part: _safe(text, login) for part, text in failures.items()}
+
+
+def remove_leftovers(temporary: Path) -> None:
+    """Remove this user's folders of writes that a signal ended just as they began or were cleaned up."""
+    for folder in temporary.glob(f"{_FOLDER}*"):
+        with contextlib.suppress(FileNotFoundError):  # its owner has just removed it
+            status = folder.lstat()
+            is_left = time.time() - status.st_mtime > _LEFT_S
+            if is_left and stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid():
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _environment(login: Login, environ: Mapping[str, str], folder: Path) -> dict[str, str]:
