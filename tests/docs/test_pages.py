@@ -83,7 +83,7 @@ def test_python_blocks_run_on_the_demo(place):
     with command.surroundings(place.parent, {}):
         exec(program, names)  # noqa: S102 - the pages are ours
     plt.close("all")
-    assert len(names["flagged"]) == 5
+    assert len(names["flagged"]) == 4
 
 
 def runnable(path):
