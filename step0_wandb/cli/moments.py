@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from step0_wandb.errors import UsageError
-from step0_wandb.settings.options import duration
+from step0_wandb.text.durations import duration
 
 if TYPE_CHECKING:
     from datetime import timedelta

@@ -17,6 +17,7 @@ HEAVY = (
     "sqlalchemy",
     "requests",
     "alembic",
+    "pydantic",
 )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from step0_wandb.errors import UsageError
 from step0_wandb.settings.load import describe, load_settings
-from step0_wandb.settings.options import duration
+from step0_wandb.text.durations import duration
 
 
 def write(folder, text, name="step0.toml"):
