@@ -368,22 +368,33 @@ class Console(ProfileTable):
     ----------
     kind : str
         ``dict``: a Python dict that names its step, in it or as ``word N:`` before it; ``dashes``:
-        ``step:N - key:value - …``; ``bare-dict``: a dict without a step; ``none``: what it prints is
-        not enough for a verdict, and `why` says so.
+        ``step:N - key:value - …``; ``bare-dict``: a dict without a step; ``bar``: the end of a progress
+        bar, ``N/100 [..., key=value]``, where N steps are done; ``panel``: a frame around lines
+        ``group  key: value | key: value``; ``none``: what it prints is not enough for a verdict, and
+        `why` says so.
     find : tuple of str
         Texts of which every such step holds one; what a long log is searched for.
     word : str
         What stands before the step's number.
     prefix : str
         What W&B's names have in front of the printed ones.
+    step_in : tuple of str
+        Keys of the dict whose text ``3/100`` says the step; only this framework's dicts have one.
+    leave_out : tuple of str
+        Printed names whose value is not that of the first optimizer step.
+    config : mapping
+        What the config of a run surely has whose log looks like this.
     signs : tuple of str
         Texts by which the framework's log is known when it shows no step 0, so that `why` can be said.
     """
 
-    kind: Literal["dict", "dashes", "bare-dict", "none"]
+    kind: Literal["dict", "dashes", "bare-dict", "bar", "panel", "none"]
     find: tuple[str, ...] = ()
     word: str = "step"
     prefix: str = ""
+    step_in: tuple[str, ...] = ()
+    leave_out: tuple[str, ...] = ()
+    config: dict[str, Any] = Field(default_factory=dict)
     signs: tuple[str, ...] = ()
     why: str = ""
 

@@ -18,7 +18,7 @@ from step0_wandb.step0.policies import of_policy, prefixes, split_policies
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from step0_wandb.records import RunFacts
+    from step0_wandb.records import Json, RunFacts
     from step0_wandb.sources.console.printed import Printed
     from step0_wandb.sources.console.scan import Readable
     from step0_wandb.sources.console.steps import PrintedStep
@@ -90,12 +90,13 @@ def read_stream(
     reader = _LogReader(stream, finder)
     reader.read(enough)
     state = "finished" if reader.log.ended else "running"
-    config = launch_config(reader.log.head.decode("utf-8", errors="replace"))
+    launched = launch_config(reader.log.head.decode("utf-8", errors="replace"))
     readings = [
         ConsoleReading(
-            RunRecord("_", "_", Path(name).stem, name=name, state=state, config=config, rows=rows), resolution
+            RunRecord("_", "_", Path(name).stem, name=name, state=state, config=config | launched, rows=rows),
+            resolution,
         )
-        for rows, resolution in reader.launches()
+        for rows, resolution, config in reader.launches()
     ]
     if not readings:
         raise _unknown(name, reader.log.head, finder)
@@ -126,6 +127,8 @@ class _Start:
         The lowest and the highest step.
     values : mapping of str to float
         The numbers of its first step.
+    config : mapping
+        What its config surely has, by how it prints.
     """
 
     rows: tuple[HistoryRow, ...] = ()
@@ -135,6 +138,7 @@ class _Start:
     last: float = -math.inf
     epoch: float = -math.inf
     count: int = 0
+    config: dict[str, Json] = field(default_factory=dict)
 
     def is_over(self, step: float | None, values: Mapping[str, float], epoch: float) -> bool:
         """Return whether a step is of another launch.
@@ -187,8 +191,8 @@ class _LogReader:
                 self._printed.skip_above = math.inf
                 self.log.enough = lambda: False
 
-    def launches(self) -> Iterator[tuple[tuple[HistoryRow, ...], dict[str, float]]]:
-        """Yield the rows of each launch, and how finely they were printed, under the names of the log."""
+    def launches(self) -> Iterator[tuple[tuple[HistoryRow, ...], dict[str, float], dict[str, Json]]]:
+        """Yield the rows of each launch under the names of the log, how finely they were printed, and its config."""
         for at in range(max(map(len, self.starts.values()), default=0)):
             parts = {policy: starts[at] for policy, starts in self.starts.items() if at < len(starts)}
             rows = [
@@ -200,12 +204,13 @@ class _LogReader:
             yield (
                 tuple(sorted(rows, key=lambda row: row.order)),
                 {name: part[name] for part in found for name in part},
+                {key: value for start in parts.values() for key, value in start.config.items()},
             )
 
     def _is_known(self) -> bool:
         """Return whether step 0 is there; which policies there are is known once one has gone on."""
         has_gone_on = "" in self.starts or any(start.last > start.first for start in self.latest)
-        return has_gone_on and all(self._finder.decided(start.rows, {}) for start in self.latest)
+        return has_gone_on and all(self._finder.decided(start.rows, start.config) for start in self.latest)
 
     def _pass_over(self, step: PrintedStep) -> None:
         number = min((number for number in step.numbers.values() if number is not None), default=math.inf)
@@ -251,7 +256,8 @@ class _LogReader:
             for key, resolution in printed.resolution.items():
                 start.resolution.setdefault(layout.console.prefix + key, resolution)
             self._order += 1
-            start.rows = self._finder.prune((*start.rows, HistoryRow(values, self._order)), {})
+            start.config = layout.console.config
+            start.rows = self._finder.prune((*start.rows, HistoryRow(values, self._order)), start.config)
             self.starts[policy] = starts
             return True
         return False
@@ -262,14 +268,14 @@ def _prefixed(values: Mapping[str, float], policy: str) -> dict[str, float]:
 
 
 def _layouts(finder: Step0Finder) -> tuple[Layout, ...]:
-    """Return how steps may be printed; of profiles whose steps look alike, the first."""
+    """Return how steps may be printed, the surest first; of profiles whose steps look alike, the first."""
     found: dict[object, Layout] = {}
     for profile in finder.profiles.by_name.values():
         console = profile.console
         if console and console.kind != "none":
             looks = (console, profile.metrics.names, profile.step.keys)
             found.setdefault(repr(looks), Layout(profile, console))
-    return tuple(found.values())
+    return tuple(sorted(found.values(), key=lambda layout: not layout.console.step_in))
 
 
 def _unknown(name: str, head: bytes, finder: Step0Finder) -> NoStep0Error:

@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from step0_wandb.sources.console.printed import Printed, bare_line, clean, is_whole, read_pairs
+from step0_wandb.sources.console.printed import (
+    Printed,
+    bare_line,
+    clean,
+    is_whole,
+    read_bar,
+    read_pairs,
+    read_panel,
+)
 from step0_wandb.sources.console.scan import BACK, Log
 from step0_wandb.text.nested import as_float
 from step0_wandb.text.python_values import LiteralError, parse
@@ -34,6 +42,12 @@ SPARE_EFFORT = 1 << 22
 MOST_LINES = 64
 """Lines that a terminal may have broken one line into."""
 
+BLOCKS = {
+    "bar": (re.compile(rb"[\r\n]"), re.compile(rb"[\r\n]")),
+    "panel": (re.compile("╭".encode()), re.compile("╰".encode())),
+}
+"""How what is printed around a text begins and ends, by its kind."""
+
 _LONGEST_MARK = 512  # bytes
 _LONGEST_COLOR = 32  # bytes
 _COLORED = re.compile(rb"[\x1b\[\x00]")
@@ -53,8 +67,13 @@ class Layout:
 
     def named(self, printed: Printed, number: int | None, count: int) -> dict[str, float] | None:
         """Return the values under W&B's names, with their step; None where they are not this profile's."""
-        step = self.profile.step
-        values = {self.console.prefix + key: value for key, value in printed.values.items()}
+        step, console = self.profile.step, self.console
+        if console.step_in:
+            number = next((printed.progress[key] for key in console.step_in if key in printed.progress), None)
+            if number is None:
+                return None
+        kept = printed.values.keys() - {*console.leave_out}
+        values = {console.prefix + key: value for key, value in printed.values.items() if key in kept}
         if self.profile.metrics.names.isdisjoint(values):
             return None
         if step.of(values) is not None:
@@ -101,14 +120,21 @@ class StepFinder:
     def __init__(self, stream: Readable, layouts: Sequence[Layout]) -> None:
         self.skip_above = math.inf
         lines = [layout for layout in layouts if layout.console.kind == "dashes"]
-        self._dicts = [layout for layout in layouts if layout not in lines]
+        self._blocks = {
+            find.encode(): layout
+            for layout in layouts
+            if layout.console.kind in BLOCKS
+            for find in layout.console.find
+        }
+        self._dicts = [layout for layout in layouts if layout.console.kind in ("dict", "bare-dict")]
         self._no_numbers: dict[str, int | None] = dict.fromkeys(layout.profile.name for layout in self._dicts)
         self._marks = {_mark(layout): layout.profile.name for layout in lines}
         keys = {needle.encode() for layout in self._dicts for needle in layout.console.find}
         self._key = re.compile(b"(?:%s)%s" % (b"|".join(map(re.escape, keys)), _REST_OF_KEY))
         starts = (_NOT_IN_A_KEY + mark.pattern for mark in self._marks)
         self._line_end = re.compile(b"|".join([rb"[\r\n]", *starts]))
-        self.log = Log(stream, keys | {f"{layout.console.word}:".encode() for layout in lines})
+        words = {f"{layout.console.word}:".encode() for layout in lines}
+        self.log = Log(stream, keys | words | self._blocks.keys())
         self._done = 0  # the steps before this place were read
         self._tried: set[int] = set()
         self._tried_up_to = 0  # of the braces before this place none is left to try
@@ -118,8 +144,32 @@ class StepFinder:
         """Yield the steps in the order of the log."""
         at = -1
         while (at := self.log.find(max(at + 1, self._done))) >= 0:
-            if found := self._line_at(at) or self._dict_around(at):
+            if found := self._line_at(at) or self._block_around(at) or self._dict_around(at):
                 yield found
+
+    def _block_around(self, at: int) -> PrintedStep | None:
+        """Return the step of a progress bar, or of a frame, that has a text here which is searched for."""
+        found = (layout for text, layout in self._blocks.items() if self.log.text(at, at + len(text)) == text)
+        layout = next(found, None)
+        if layout is None:
+            return None
+        begin, end = BLOCKS[layout.console.kind]
+        lowest = max(self._done, at - BACK)
+        begins = [lowest, *(lowest + mark.start() for mark in begin.finditer(self.log.text(lowest, at)))]
+        self._done = self._end_of_block(end, at)
+        text = clean(b"\n" + self.log.text(begins[-1], self._done))
+        if layout.console.kind == "panel":
+            return PrintedStep(at, {layout.profile.name: None}, read_panel(text))
+        bar = read_bar(text)
+        # The bar says how many steps are done; they are counted from 0.
+        return PrintedStep(at, {layout.profile.name: bar[0] - 1}, bar[1]) if bar and bar[0] else None
+
+    def _end_of_block(self, end: re.Pattern[bytes], at: int) -> int:
+        limit = at + LONGEST_STEP
+        while (found := self.log.search(end, at, limit)) < 0:
+            if self.log.end >= limit or not self.log.more(keep=at):
+                return min(self.log.end, limit)
+        return found
 
     def _line_at(self, at: int) -> PrintedStep | None:
         """Return the step of a line ``step:N - key:value - …`` that begins here."""
