@@ -12,14 +12,14 @@ from step0_wandb.cli.session import FailOn, LogFormat, Session  # noqa: TC001 - 
 from step0_wandb.cli.summary import SummaryFile, append_summary, refuse_two_answers  # noqa: TC001 - as above
 from step0_wandb.errors import UsageError
 from step0_wandb.text import json_documents
-from step0_wandb.text.formatting import clean
+from step0_wandb.text.formatting import clean, key_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from step0_wandb.app.sync import SyncResult
     from step0_wandb.publish.wandb.project import Written
-    from step0_wandb.records import Json
+    from step0_wandb.records import Json, JudgedRun
     from step0_wandb.settings.load import Loaded
 
 PARTLY = 7
@@ -117,6 +117,9 @@ def print_result(result: SyncResult, session: Session) -> None:
         output.tell(f"setup: {line}")
     for line in result.mismatched:
         output.warn(f"weights: {line}")
+    if session.quiet:
+        for run in result.flagged:
+            output.warn(_in_one_line(run))
     _tell_alerts(result, session)
     tell_written(result.written, session)
     if result.page and session.dry_run:
@@ -125,7 +128,7 @@ def print_result(result: SyncResult, session: Session) -> None:
     if session.quiet and not (result.changed or result.problems):
         return
     if session.log_format is LogFormat.json:
-        _log(result, summary)
+        _log(result, summary, session)
     elif session.quiet:
         output.print_stamped(summary, session.clock)
     else:
@@ -145,13 +148,20 @@ def _print(result: SyncResult, summary: str, session: Session) -> None:
         out.print(clean(f"page: {result.page}"), soft_wrap=True)
 
 
-def _log(result: SyncResult, summary: str) -> None:
+def _log(result: SyncResult, summary: str, session: Session) -> None:
     """Print everything on stderr, so that a log collector gets one object a line and nothing else."""
-    for run in result.flagged:
-        output.warn(f"{run.verdict}: {run.name or run.run}: {'; '.join(run.reasons)}")
+    if not session.quiet:
+        for run in result.flagged:
+            output.warn(_in_one_line(run))
     output.tell(summary)
     for line in result.not_checked:
         output.tell(f"not checked: {line}")
+
+
+def _in_one_line(run: JudgedRun) -> str:
+    """Return a flagged run in one line of a log: which, why, where."""
+    where = run.url or key_text(run.run)
+    return f"{run.verdict}: {run.name or key_text(run.run)}: {'; '.join(run.reasons)}: {where}"
 
 
 def tell_written(written: Iterable[Written], session: Session) -> None:
@@ -171,7 +181,7 @@ def _tell_alerts(result: SyncResult, session: Session) -> None:
     if session.dry_run:
         _tell_drafts(messages.values())
         return
-    shown = set() if session.quiet else {run.run for run in result.flagged}
+    shown = {run.run for run in result.flagged}
     for (channel, title), alert in messages.items():
         where, lines = CHANNELS[str(channel)].label, str(alert["text"]).splitlines()
         if alert["error"]:

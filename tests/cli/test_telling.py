@@ -112,10 +112,12 @@ def test_quiet_says_one_line_when_something_is_new_and_nothing_when_not(folder):
     assert stamped(third.out) == ["5 runs seen, 1 new; stored: 1 broken, 4 healthy"]
 
 
-def test_quiet_still_tells_of_a_broken_run(tmp_path):
+def test_quiet_names_a_broken_run_and_its_place_once(tmp_path):
     for number in range(3):
         miles_run(tmp_path, f"h{number}", 0.0150 + number / 10000)
     miles_run(tmp_path, "x", 0.0461, started=int(datetime.now(UTC).timestamp()) - 600)
     answer = run("sync", ".", "-q", cwd=tmp_path)
-    assert any(re.search(r"Broken at step 0: .*x: gap", line) for line in stamped(answer.err))
+    assert [re.sub(r"gap .*\)", "gap ...", line) for line in stamped(answer.err)] == [
+        "broken: run-x: gap ...: team/project/x"
+    ]
     assert run("sync", ".", "-q", cwd=tmp_path).err == ""
