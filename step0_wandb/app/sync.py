@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from step0_wandb.profiles import load_profiles
 from step0_wandb.publish import alerts as alerting
 from step0_wandb.publish import wandb as write_back
 from step0_wandb.publish.wandb.target import targets
-from step0_wandb.records import VERDICTS, Problem
+from step0_wandb.records import ALIVE, FLAGGED, VERDICTS, Problem
 from step0_wandb.settings.load import environment, load_settings
 from step0_wandb.step0.finder import Step0Finder
 from step0_wandb.store import Store, kept
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from step0_wandb.settings.load import Loaded
 
 EXPLAINED = 20
-"""Flagged runs of which the page says what to look at first."""
+"""Flagged runs of which page and report say what to look at first: those that run, of the newest of these."""
+_NEWEST_FLAGGED = 200
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -219,6 +221,8 @@ def run_sync(job: Job) -> SyncResult:
         news = store.notes.stale or job.refit
         profiles = profiles_of(job.loaded)
         changed = judge_store(store, job.loaded, profiles, context, refit=job.refit) if news else ()
+        if news:
+            _save_findings(store, profiles)
         delivered = alerting.deliver(
             store, job.loaded, context, claim=partial(write_back.claim, ready), dry_run=job.dry_run
         )
@@ -295,15 +299,16 @@ def _page(store: Store, job: Job, *, news: bool) -> Path | Problem | None:
         return None
     if not job.dry_run:
         try:
-            write_page_of(store, path, profiles_of(job.loaded))
+            write_page_of(store, path)
         except UsageError as error:  # everything else is done by now
             return Problem("page", error.message)
     return path
 
 
-def write_page_of(store: Store, path: Path, profiles: Profiles) -> None:
+def write_page_of(store: Store, path: Path) -> None:
     """Write the HTML page from the store alone."""
-    from step0_wandb.publish.html.page import Extras, LeftOut, newest_each, render_page, write_page
+    from step0_wandb.publish.html.page import Extras, render_page, write_page
+    from step0_wandb.publish.html.view import LeftOut, newest_each
 
     ranges = store.verdicts.ranges()
     shown = store.verdicts.for_page(newest_each(len(ranges)))
@@ -312,18 +317,20 @@ def write_page_of(store: Store, path: Path, profiles: Profiles) -> None:
     extras = Extras(
         kept.load_weight_checks(store),
         fits=[str(fit) for fit in kept.load_goodness(store)],
-        findings=_findings(judged, store, profiles),
+        findings=kept.load_findings(store),
         left_out=LeftOut(shown.left_out, unchecked_of(store)),
     )
     html = render_page(judged, ranges, title="Step-0 health", as_of=as_of, extras=extras)
     write_page(path, html)
 
 
-def _findings(judged: Sequence[JudgedRun], store: Store, profiles: Profiles) -> dict[str, str]:
-    """Return what to look at first in the runs whose cards come first: each needs the configs of its peers."""
+def _save_findings(store: Store, profiles: Profiles) -> None:
+    """Keep what to look at first in the runs that page and report show first: each needs its peers' configs."""
     from step0_wandb.explanations.explanation import Explainer
-    from step0_wandb.publish.html.page import flagged_first
 
+    newest = islice(store.verdicts.iterate(verdict=FLAGGED), _NEWEST_FLAGGED)
+    flagged = [run for run in newest if run.label is None]
+    flagged.sort(key=lambda run: (run.verdict != "broken", run.state not in ALIVE))
     explainer = Explainer(store, profiles)
-    explained = [explainer.explain(run) for run in flagged_first(judged, EXPLAINED)]
-    return {found.run.run: found.findings[0] for found in explained if found.findings}
+    explained = [explainer.explain(run) for run in flagged[:EXPLAINED]]
+    kept.save_findings(store, {found.run.run: found.findings[0] for found in explained if found.findings})

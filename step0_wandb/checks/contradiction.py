@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from step0_wandb.checks.base import Facts, Reference, Sentence
 
 
+CONTRADICTION = "its config contradicts itself: "
+"""How the reason begins; the cause follows."""
+
+
 class ConfigCheck:
     """The config names one model for both sides; needs no other runs.
 
@@ -62,4 +66,4 @@ def contradicts(runs: pd.DataFrame) -> NDArray[np.bool_]:
 
 
 def _sentence(facts: Facts) -> str:
-    return f"its config contradicts itself: {text_in(facts, 'contradiction')}"
+    return CONTRADICTION + text_in(facts, "contradiction")

@@ -65,7 +65,7 @@ def _page(session: Session, path: Path) -> None:
         if session.dry_run:
             output.tell(f"would write {path}")
             return
-        write_page_of(store, path, session.profiles)
+        write_page_of(store, path)
     output.console().print(clean(f"page: {path}"), soft_wrap=True)
 
 

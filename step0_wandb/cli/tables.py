@@ -137,7 +137,7 @@ RUNS: Final[tuple[Column[JudgedRun], ...]] = (
     Column("run", lambda run: _cut(run.name or run_id(run)), since=ROOMY),
     Column("id", lambda run: _cut(run_id(run)), since=ROOMY),
     Column("gap", lambda run: number(run.gap), right=True),
-    Column("x center", lambda run: ratio(run.ratio), right=True),
+    Column("x center", lambda run: ratio(run.ratio or None), right=True),
     Column("ppo_kl", lambda run: number(run.ppo_kl), right=True),
     Column("clip_frac", lambda run: number(run.clip_frac), right=True, since=WIDE),
     Column("setup", lambda run: _cut(run.setup or MISSING), since=ROOMY),

@@ -79,7 +79,7 @@ def _table(runs: Sequence[JudgedRun]) -> Iterator[str]:
     yield "| verdict | run | gap | x center | ppo\\_kl | clip\\_frac | setup |"
     yield "|---|---|---:|---:|---:|---:|---|"
     for run in runs[:ROWS_AT_MOST]:
-        figures = (number(run.gap), ratio(run.ratio), number(run.ppo_kl), number(run.clip_frac))
+        figures = (number(run.gap), ratio(run.ratio or None), number(run.ppo_kl), number(run.clip_frac))
         yield f"| {run.verdict} | {_link(run)} | {' | '.join(figures)} | {markdown(run.setup or MISSING)} |"
 
 

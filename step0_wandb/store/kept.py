@@ -9,7 +9,7 @@ from step0_wandb.verdicts.goodness import goodness_from_json
 from step0_wandb.verdicts.weight_checks import from_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from step0_wandb.store.store import Store
     from step0_wandb.verdicts.goodness import GoodnessOfFit
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _GOODNESS: Final = "goodness_of_fit"
 _WEIGHTS: Final = "weights"
 _COVERAGE: Final = "unseen"
+_FINDINGS: Final = "findings"
 
 
 def save_goodness(store: Store, found: Sequence[GoodnessOfFit]) -> None:
@@ -49,3 +50,14 @@ def load_coverage(store: Store) -> tuple[str, ...]:
     """Return what is not checked in the stored runs, as of the last verdicts."""
     lines = store.notes.get(_COVERAGE)
     return tuple(map(str, lines)) if isinstance(lines, list) else ()
+
+
+def save_findings(store: Store, found: Mapping[str, str]) -> None:
+    """Write what to look at first in the gravest flagged runs, by run key."""
+    store.notes.put(_FINDINGS, dict(found))
+
+
+def load_findings(store: Store) -> dict[str, str]:
+    """Return what to look at first in the gravest flagged runs, as of the last verdicts."""
+    found = store.notes.get(_FINDINGS)
+    return {key: str(text) for key, text in found.items()} if isinstance(found, dict) else {}

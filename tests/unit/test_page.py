@@ -138,6 +138,39 @@ def test_what_is_broken_comes_first_with_who_started_it_and_whether_it_still_run
     assert "ppo_kl0.300" in second.words
 
 
+def test_a_cause_that_runs_share_stands_once_above_them_and_is_not_repeated_as_a_reason():
+    dropout = "dropout is on (attention_dropout 0.1)"
+    reasons = (f"its config contradicts itself: {dropout}", "gap 0.0461 is 3.0 times the center")
+    runs = [
+        judged(1, verdict="broken", gap=0.0461, reasons=reasons),
+        judged(2, verdict="broken", gap=0.0461, reasons=("gap 0.0461 alone",)),
+        judged(3, verdict="broken", gap=0.0461, reasons=reasons),
+    ]
+    causes = {runs[0].run: dropout, runs[1].run: "another image", runs[2].run: dropout}
+    found = page(runs, findings=causes)
+    [shared] = found.all("p", "shared")
+    assert shared.words == f"Look first, in 2 runs: {dropout}"
+    assert [one.words for one in found.all("article", "card") if dropout in one.words] == []
+    names = [link.words for one in found.all("article", "b-broken") for link in one.all("a")[:1]]
+    assert names == ["qwen3-3", "qwen3-1", "qwen3-2"]
+
+
+def test_a_number_that_flagged_a_run_has_a_small_chart_of_all_runs_of_its_setup():
+    def checked(number, entropy, outcome="pass"):
+        found = CheckResult("learned:entropy", outcome, entropy, None, "")
+        verdict = "suspect" if outcome == "fail" else "healthy"
+        return judged(number, verdict=verdict, checks=(found,), reasons=(f"entropy is {entropy}",))
+
+    runs = [*(checked(number, 0.41) for number in range(5)), checked(5, 8.9, "fail")]
+    [pane] = page(runs, [RANGE]).all("article", "pane")
+    gaps, entropies = pane.all("svg", "chart")
+    assert [heading.words for heading in pane.all("h4")] == ["entropy"]
+    assert entropies.attributes["aria-label"].startswith("entropy of 6 runs")
+    assert [name.words for name in entropies.all("text", "name")] == ["qwen3-5"]
+    assert page(runs[:5], [RANGE]).all("h4") == []
+    assert len(gaps.all("text", "name")) == 1
+
+
 def test_the_headline_says_how_many_broken_runs_still_burn_gpus():
     headline = "1 broken run still running."
     assert page(FLEET).all("p", "headline")[0].words == headline

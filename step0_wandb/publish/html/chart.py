@@ -17,7 +17,7 @@ from step0_wandb.records import FLAGGED
 from step0_wandb.text.formatting import clean, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from step0_wandb.plots.layout import Standing
     from step0_wandb.records import JudgedRun, SetupRange
@@ -161,8 +161,21 @@ class _Frame:
         return row
 
 
-def draw(runs: Iterable[JudgedRun], setup_range: SetupRange | None) -> Chart:
+def draw(
+    runs: Iterable[JudgedRun],
+    setup_range: SetupRange | None,
+    *,
+    plot_height: float = PLOT_HEIGHT,
+    named: Container[str] | None = None,
+) -> Chart:
     """Lay out the runs of one setup; runs without a gap have no place in it.
+
+    Parameters
+    ----------
+    plot_height : float
+        Of the log axis, in pixels.
+    named : container of str, optional
+        The keys of the flagged runs that are named; None names all that there is room for.
 
     Examples
     --------
@@ -170,7 +183,7 @@ def draw(runs: Iterable[JudgedRun], setup_range: SetupRange | None) -> Chart:
     ()
     """
     shown = sorted((run for run in runs if run.gap is not None), key=_by_time)
-    frame = _frame([run.gap for run in shown if run.gap is not None], setup_range)
+    frame = _frame([run.gap for run in shown if run.gap is not None], setup_range, plot_height)
     width = 100 / max(len(shown), 1)
     points = [
         Point(round((place + 0.5) * width, 2), round(frame.y(run.gap), 1), run)
@@ -185,7 +198,7 @@ def draw(runs: Iterable[JudgedRun], setup_range: SetupRange | None) -> Chart:
         lanes=tuple(Tick(y, label) for y, label in rows if y is not None),
         band=_band(frame, setup_range),
         center=_center(frame, setup_range),
-        points=_named(points, frame.bottom),
+        points=_named(points, frame.bottom, named),
         first=times[0] if times else None,
         last=times[-1] if times else None,
     )
@@ -195,7 +208,7 @@ def _by_time(run: JudgedRun) -> tuple[bool, datetime, str]:
     return run.created_at is None, run.created_at or datetime.max.replace(tzinfo=UTC), run.run
 
 
-def _frame(gaps: Sequence[float], setup_range: SetupRange | None) -> _Frame:
+def _frame(gaps: Sequence[float], setup_range: SetupRange | None, plot_height: float) -> _Frame:
     """Stack the rows that these gaps and this range need."""
     limits = [value for value in _limits(setup_range) if value is not None]
     positive = [gap for gap in gaps if math.isfinite(gap) and gap > 0] + [
@@ -205,8 +218,8 @@ def _frame(gaps: Sequence[float], setup_range: SetupRange | None) -> _Frame:
     if not all(math.isfinite(gap) for gap in gaps):
         not_finite, y = y + LANE_HEIGHT / 2, y + LANE_HEIGHT + MARGIN / 2
     if positive:
-        axis = _axis(positive, top=y, bottom=y + PLOT_HEIGHT)
-        y += PLOT_HEIGHT
+        axis = _axis(positive, top=y, bottom=y + plot_height)
+        y += plot_height
     if any(gap <= 0 for gap in gaps) or (limits and not any(limits)):
         y += MARGIN if positive else 0
         zero, y = y + LANE_HEIGHT / 2, y + LANE_HEIGHT
@@ -251,7 +264,12 @@ def _center(frame: _Frame, setup_range: SetupRange | None) -> float | None:
 def _ticks(axis: LogAxis | None) -> tuple[Tick, ...]:
     if axis is None:
         return ()
-    return tuple(Tick(round(axis.y(value), 1), f"{value:g}") for value in log_ticks(axis.low, axis.high))
+    ticks: list[Tick] = []
+    for value in log_ticks(axis.low, axis.high):
+        y = round(axis.y(value), 1)
+        if not ticks or ticks[-1].y - y >= LINE_HEIGHT:
+            ticks.append(Tick(y, f"{value:g}"))
+    return tuple(ticks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +287,7 @@ class _Box:
         return self.left < other.right and other.left < self.right and abs(self.y - other.y) < LINE_HEIGHT
 
 
-def _named(points: Sequence[Point], bottom: float) -> tuple[Point, ...]:
+def _named(points: Sequence[Point], bottom: float, keys: Container[str] | None) -> tuple[Point, ...]:
     """Name the gravest flagged runs, where their names cover neither each other nor a point."""
     width = WIDE_WIDTH if len(points) > WIDE_ABOVE else NOMINAL_WIDTH
     flagged = sorted((p for p in points if standing(p.run) in FLAGGED), key=lambda p: gravity(p.run))
@@ -277,7 +295,8 @@ def _named(points: Sequence[Point], bottom: float) -> tuple[Point, ...]:
     avoided = flagged if len(points) > WIDE_ABOVE else points
     taken = [_Box(p.x / 100 * width - 5, p.x / 100 * width + 5, p.y) for p in avoided]
     names: dict[str, Name] = {}
-    for point in flagged[:NAMED_AT_MOST]:
+    wanted = [point for point in flagged if keys is None or point.run.run in keys]
+    for point in wanted[:NAMED_AT_MOST]:
         name = _place(point, taken, _Box(0, width, bottom))
         if name is not None:
             names[point.run.run] = name
