@@ -1,4 +1,4 @@
-"""A run of each kind of framework as the real W&B client writes it: flat, nested, objects as texts, steps of its own."""
+"""Runs as the real W&B client writes them: flat, nested, objects as texts, steps of its own; all frameworks with ``--full-grid``."""
 
 from datetime import UTC, datetime
 
@@ -15,7 +15,10 @@ from tests.support.frameworks import CASES, HEALTHY_RUNS, UNKNOWN, name_of, reco
 from tests.support.other_frameworks import OTHERS
 
 FINDER = Step0Finder(load_profiles())
-WRITTEN = [case for case in (*CASES, *OTHERS) if case.written]
+ALL = [
+    pytest.param(case, id=case.name, marks=() if case.written else pytest.mark.full_grid)
+    for case in (*CASES, *OTHERS)
+]
 OWN_PROFILE = """
 name = "inhouse"
 title = "Our trainer"
@@ -30,9 +33,9 @@ exact = [{kind = "exact", limit = 1e-9, above = "broken"}]
 
 
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory):
+def directory(tmp_path_factory, pytestconfig):
     root = tmp_path_factory.mktemp("frameworks")
-    write_runs(root)
+    write_runs(root, every=pytestconfig.getoption("--full-grid"))
     return root
 
 
@@ -58,7 +61,18 @@ def facts(readings):
     return {record.run_id: found for record, found in readings}
 
 
-@pytest.mark.parametrize("case", WRITTEN, ids=lambda case: case.name)
+@pytest.fixture(scope="module")
+def verdicts(readings):
+    return judged(readings)
+
+
+@pytest.mark.parametrize("case", ALL)
+def test_what_the_client_writes_gets_the_verdict_that_it_should_have(verdicts, case):
+    assert verdicts[name_of(case, 0)] == case.verdict
+    assert {verdicts[name_of(case, number)] for number in range(1, HEALTHY_RUNS + 1)} <= {*case.healthy}
+
+
+@pytest.mark.parametrize("case", ALL)
 def test_the_client_writes_what_the_tables_of_the_frameworks_say(facts, case):
     for number in range(HEALTHY_RUNS + 1):
         expected = FINDER.facts(record_of(case, number))
@@ -69,7 +83,8 @@ def test_the_client_writes_what_the_tables_of_the_frameworks_say(facts, case):
             expected.setup,
         )
         for name in ("ppo_kl", "clip_frac", "gap", "gap_metric", "step"):
-            assert getattr(found.step0, name) == getattr(expected.step0, name)
+            one, other = getattr(found.step0, name), getattr(expected.step0, name)
+            assert one == other or (one != one and other != other)  # noqa: PLR0124 - NaN
         assert (found.plan.ppo_kl, found.plan.clip_frac, found.plan.gap) == (
             expected.plan.ppo_kl,
             expected.plan.clip_frac,

@@ -487,15 +487,23 @@ def record_of(case: Case, number: int) -> RunRecord:
     )
 
 
-def write_runs(directory: Path) -> None:
-    """Write every run of the cases that are `Case.written` below `directory`, with the installed client, offline."""
+def write_runs(directory: Path, *, every: bool = False) -> None:
+    """Write runs below `directory` with the installed client, offline: of the cases that are `Case.written`, or of all."""
     home = directory / ".home"
     home.mkdir(parents=True)
     kept = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT", "TMPDIR") if name in os.environ}
     places = {f"WANDB_{name}_DIR": str(home) for name in ("CACHE", "CONFIG", "DATA")}
     quiet = {"WANDB_SILENT": "true", "WANDB_ERROR_REPORTING": "false", "WANDB_DISABLE_GIT": "true"}
     subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.support.frameworks", str(directory)],
+        [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-m",
+            "tests.support.frameworks",
+            str(directory),
+            *["every"] * every,
+        ],
         check=True,
         capture_output=True,
         cwd=Path(__file__).parents[2],
@@ -503,13 +511,13 @@ def write_runs(directory: Path) -> None:
     )
 
 
-def _main(directory: str) -> None:
+def _main(directory: str, which: str = "") -> None:
     import wandb
 
     from tests.support.other_frameworks import OTHERS
 
     settings = wandb.Settings(console="off", x_disable_stats=True)
-    for case in (*(case for case in (*CASES, *OTHERS) if case.written), UNKNOWN):
+    for case in (*(case for case in (*CASES, *OTHERS) if case.written or which == "every"), UNKNOWN):
         for number in range(HEALTHY_RUNS + 1):
             config = (
                 {key: _namespace(value) for key, value in case.config.items()}
@@ -535,4 +543,4 @@ def _namespace(value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1])
+    _main(*sys.argv[1:])
