@@ -73,12 +73,18 @@ def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
 
     Rules are tried in order, so those of the variant decide; only setup keys go behind the base's, as a
     label reads. An entry with the label, name or metric of one of the base takes its place; an empty
-    list takes all of the base's away.
+    list takes all of the base's away. What a variant's own switches bring, the base's do not bring there.
     """
     merged = dict(base)
     for key, value in own.items():
         if isinstance(value, dict) and isinstance(base.get(key), dict):
             merged[key] = _merged(base[key], value)
+        elif key == "switch" and value:
+            brought = {name for entry in value for name in entry.get("brings", ())}
+            merged[key] = [
+                *value,
+                *(entry for entry in base.get(key, ()) if not brought.issuperset(entry["brings"])),
+            ]
         elif key in base and value and isinstance(value, list) and isinstance(value[0], dict):
             replaced = {name: entry for entry in value if (name := _identity(entry)) is not None}
             kept = [replaced.pop(_identity(entry), entry) for entry in base[key]]

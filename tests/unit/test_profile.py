@@ -1,4 +1,5 @@
 import math
+import re
 import tomllib
 
 import pytest
@@ -625,3 +626,37 @@ def test_the_files_of_profiles_are_parsed_once_and_again_when_they_change(tmp_pa
     changed = load_profiles([path])
     assert changed.by_name["mine"] is not first.by_name["mine"]
     assert changed.fingerprint != first.fingerprint
+
+
+# --- what every profile says ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", load_profiles().by_name.values(), ids=lambda profile: profile.name)
+def test_every_profile_says_once_what_brings_the_gap_and_where_it_was_read(profile):
+    (switch,) = (entry for entry in profile.switch if "gap" in entry.brings)
+    assert switch.set or switch.why
+    assert re.search(r"[0-9a-f]{7}|trl 0\.11", profile.read_from)
+    assert profile.exact or not (profile.metrics.ppo_kl or profile.metrics.clip_frac)
+
+
+def test_a_variant_says_itself_what_its_switches_bring():
+    known = load_profiles().by_name
+    assert "reference" in next(entry.why for entry in known["trl_async"].switch if "ref_kl" in entry.brings)
+    assert [entry.set for entry in known["unsloth"].switch if "ref_kl" in entry.brings] == ["beta=0.001"]
+    assert [entry.set for entry in known["ms_swift"].switch if "ref_kl" in entry.brings] == ["--beta 0.001"]
+
+
+def test_the_gpus_of_torchtitan_are_those_of_trainer_and_generators():
+    torchtitan = load_profiles().by_name["torchtitan"]
+    trainer = {"data_parallel_shard_degree": 2, "tensor_parallel_degree": 2}
+    config = {
+        "trainer": {"parallelism": trainer},
+        "num_generators": 3,
+        "generator": {"parallelism": {"tensor_parallel_degree": 4}},
+    }
+    assert torchtitan.gpu_count(config) == 2 * 2 + 3 * 4
+    assert (
+        torchtitan.gpu_count({"trainer": {"parallelism": trainer | {"data_parallel_shard_degree": -1}}})
+        is None
+    )
+    assert torchtitan.gpu_count({}) is None
