@@ -81,7 +81,9 @@ def report(demo: Demo, *, now: datetime) -> str:
     """Return the report's blocks as W&B lays them out."""
     with Store.open(demo.directory / "step0.db", mode="read") as store:
         runs, ranges = store.verdicts.runs(), store.verdicts.ranges()
-        built = build_report(runs, ranges, as_of=now, weights=kept.load_weight_checks(store))
+        built = build_report(
+            runs, ranges, as_of=now, weights=kept.load_weight_checks(store), causes=kept.load_findings(store)
+        )
     picture = base64.b64encode(draw_gaps(runs, ranges) or b"").decode()
     return document(f"<h1>{TITLE}</h1>" + "\n".join(_block(block, picture) for block in built.blocks()))
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -107,6 +108,31 @@ def test_the_head_says_that_the_report_is_generated_and_when():
     assert MARK in module.DESCRIPTION
 
 
+def test_the_head_counts_every_run():
+    runs = [
+        judged(1),
+        judged(2, verdict="pending"),
+        judged(3, verdict="no-range"),
+        judged(4, label="exclude"),
+    ]
+    head = lines(build(runs).head)[1]
+    assert head.startswith("4 runs: 0 broken, 0 suspect, 1 no-range, 1 pending, 1 healthy, 1 excluded. As of")
+
+
+def test_what_to_look_at_first_comes_before_the_reasons_and_once_where_runs_share_it():
+    cause = "dropout is on"
+    again = ("its config contradicts itself: dropout is on", "gap 0.0456 is 3.0 times the center")
+    runs = [replace(flagged(number, 1), reasons=again) for number in (1, 2)] + [flagged(3, 2)]
+    causes = dict.fromkeys((runs[0].run, runs[1].run), cause) | {runs[2].run: "new image"}
+    common, shown = sections(build(runs, causes=causes))["Flagged in the last 7 days"]
+    assert plain(common.line) == "Look first, in 2 runs: dropout is on"
+    assert [plain(line).partition(" (miles")[0] for line in shown.lines] == [
+        "qwen3-1: broken. gap 0.0456 is 3.0 times the center.",
+        "qwen3-2: broken. gap 0.0456 is 3.0 times the center.",
+        "qwen3-3: broken. Look first: new image. gap 0.0456 is 3.0 times the center.",
+    ]
+
+
 def test_only_the_head_changes_while_nothing_happens():
     runs = [judged(1), flagged(2, 1)]
     later = build_report(runs, (), as_of=NOW + timedelta(hours=1))
@@ -125,7 +151,7 @@ def test_a_run_is_told_with_link_verdict_reason_setup_user_time_and_state():
 
 def test_silence_does_not_look_like_health():
     found = sections(build([]))
-    assert lines(found["Broken and still running"]) == ["No run that is known to be broken still runs."]
+    assert lines(found["Broken and still running"]) == ["No broken run is still running."]
     assert lines(found["Ranges"]) == ["No setup has a range yet."]
     assert lines(found[""])[1].startswith("0 runs: 0 broken, 0 suspect, 0 healthy.")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from step0_wandb.publish.wandb.report import as_json, build_report
 from step0_wandb.publish.wandb.state import export_state, fingerprint
 from step0_wandb.publish.wandb.tables import Tables, count_metrics, runs_table, setups_table
-from step0_wandb.store.kept import load_weight_checks
+from step0_wandb.store.kept import load_findings, load_weight_checks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,4 +78,4 @@ def _report(
     as_of = store.notes.changed_at or now
     checks = load_weight_checks(store)
     weights = [entry for entry in checks if any(map(target.scope.has_project, entry.projects))]
-    return build_report(runs, state.ranges, as_of=as_of, weights=weights)
+    return build_report(runs, state.ranges, as_of=as_of, weights=weights, causes=load_findings(store))

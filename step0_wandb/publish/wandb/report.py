@@ -10,10 +10,14 @@ after `TEXT_LENGTH` characters: the largest report takes about 200 KB.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
+from step0_wandb.plots.layout import STANDINGS
+from step0_wandb.publish.causes import further_reasons, shared_causes, together
 from step0_wandb.publish.html.chart import gravity, standing
 from step0_wandb.publish.html.page import basis, title_of
 from step0_wandb.records import ALIVE, FLAGGED
@@ -21,7 +25,7 @@ from step0_wandb.text.formatting import MISSING, clean, count, number, shorten, 
 from step0_wandb.verdicts.coverage import blind_spots
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from step0_wandb.records import Json, JudgedRun, SetupRange
@@ -43,6 +47,7 @@ MOST_BLIND = 30
 MOST_WEIGHTS = 30
 NAME_LENGTH = 120
 TEXT_LENGTH = 400
+_ALWAYS_COUNTED: Final = ("broken", "suspect", "healthy")
 
 HOW_TO_READ = (
     (
@@ -145,6 +150,7 @@ def build_report(
     *,
     as_of: datetime,
     weights: Sequence[WeightCheck] = (),
+    causes: Mapping[str, str] = MappingProxyType({}),
 ) -> Report:
     """Return the report on some runs.
 
@@ -153,7 +159,9 @@ def build_report(
     as_of : datetime
         The end of the "last 7 days".
     weights : sequence of WeightCheck
-        The book of weight checks; an empty one has no section.
+        The weight-check log; an empty one has no section.
+    causes : mapping of str to str
+        What to look at first in a flagged run, by its key.
     """
     newest = sorted(sorted(runs, key=lambda run: run.run), key=_age)
     open_runs = [run for run in newest if run.label is None and standing(run) in FLAGGED]
@@ -162,10 +170,10 @@ def build_report(
     older = len(open_runs) - len(burning) - len(recent)
     labeled = [run for run in newest if run.label is not None]
     body = (
-        *_runs("Broken and still running", burning, none="No run that is known to be broken still runs."),
-        *_runs("Flagged in the last 7 days", recent, none="No other run was flagged."),
+        *_runs("Broken and still running", burning, causes, none="No broken run is still running."),
+        *_runs("Flagged in the last 7 days", recent, causes, none="No other run was flagged."),
         *([Paragraph((f"{count(older, 'older flagged run')}: see the table of runs.",))] if older else []),
-        *(_runs("Labeled by people", labeled) if labeled else ()),
+        *(_runs("Labeled by people", labeled, causes) if labeled else ()),
         Heading("Ranges"),
         *_ranges(setups),
         Heading("Charts and tables"),
@@ -225,26 +233,41 @@ def _is_recent(run: JudgedRun, as_of: datetime) -> bool:
 
 
 def _summary(runs: Sequence[JudgedRun]) -> str:
-    amounts = {word: sum(standing(run) == word for run in runs) for word in ("broken", "suspect", "healthy")}
-    return f"{count(len(runs), 'run')}: " + ", ".join(f"{n:,} {word}" for word, n in amounts.items()) + "."
+    amounts = Counter(standing(run) for run in runs)
+    counted = [f"{amounts[word]:,} {word}" for word in STANDINGS if amounts[word] or word in _ALWAYS_COUNTED]
+    return f"{count(len(runs), 'run')}: {', '.join(counted)}."
 
 
-def _runs(heading: str, runs: Sequence[JudgedRun], *, none: str = "") -> tuple[Block, ...]:
+def _runs(
+    heading: str, runs: Sequence[JudgedRun], causes: Mapping[str, str], *, none: str = ""
+) -> tuple[Block, ...]:
     if not runs:
         return (Heading(heading), Paragraph((none,)))
-    ordered = sorted(runs, key=gravity)
-    shown = Bullets(tuple(_run(run) for run in ordered[:MOST_RUNS]))
-    return (Heading(heading), shown, *_left_out(len(ordered) - MOST_RUNS, "run", "the table of runs"))
+    ordered = together(sorted(runs, key=gravity), causes)
+    shared = shared_causes(ordered, causes)
+    own = {run.run: cause for run in runs if (cause := causes.get(run.run, "")) not in shared}
+    common = [
+        Paragraph((_text(f"Look first, in {count(n, 'run')}: {cause}"),)) for cause, n in shared.items()
+    ]
+    shown = Bullets(tuple(_run(run, own.get(run.run, ""), causes) for run in ordered[:MOST_RUNS]))
+    return (
+        Heading(heading),
+        *common,
+        shown,
+        *_left_out(len(ordered) - MOST_RUNS, "run", "the table of runs"),
+    )
 
 
-def _run(run: JudgedRun) -> Line:
-    """Return what there is to say of one run: which, why, whose, since when."""
-    reasons = "; ".join(run.reasons) or "no reason is known"
+def _run(run: JudgedRun, cause: str, causes: Mapping[str, str]) -> Line:
+    """Return what there is to say of one run: which, what to look at first, why, whose, since when."""
+    reasons = "; ".join(further_reasons(run, causes.get(run.run, "")))
     facts = (run.setup, run.user and f"by {run.user}", f"created {when(run.created_at)}", run.state)
-    word = standing(run) if run.label is None else f"{standing(run)} (a person's word)"
+    word = f"{standing(run)} by label" if run.label in ("healthy", "broken") else standing(run)
+    look = f" Look first: {cause}." if cause else ""
     return (
         _name(run),
-        _text(f": {word}. {reasons}."),
+        _text(f": {word}.{look}"),
+        _text(f" {reasons}." if reasons else ""),
         _text(f" ({', '.join(shorten(fact, NAME_LENGTH) for fact in facts if fact)})"),
     )
 
