@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from datetime import datetime  # noqa: TC003 - pydantic reads it where a range has travelled
+from datetime import datetime  # noqa: TC003 - pydantic reads it where a range has traveled
 from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, TypeVar
 

@@ -47,7 +47,7 @@ GROWN = 1.1
 CONFIGS_COMPARED = 30
 """Runs of a project, the newest, whose configs are searched for what a setup needs."""
 LESSONS, WEIGHTS, SILENT = "lessons", "weights:groups", "silent"
-"""Notes of the store: what one judgement leaves for the next."""
+"""Notes of the store: what one judgment leaves for the next."""
 
 
 def judge_store(
@@ -314,7 +314,7 @@ def renewed(
 
 
 def _save_lessons(job: _Job, work: _Work, parts: Sequence[_Part], lessons: Lessons | None) -> None:
-    """Write what this judgement leaves for the next one, and what it says of the store as a whole."""
+    """Write what this judgment leaves for the next one, and what it says of the store as a whole."""
     from step0_wandb.ranges.fitness import fitness_table
     from step0_wandb.verdicts.coverage import coverage_lines
     from step0_wandb.verdicts.goodness import goodness_rows

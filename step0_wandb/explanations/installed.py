@@ -63,7 +63,7 @@ class Installed:
         return replace(found, packages=changes(before, after))
 
     def of(self, key: str) -> Mapping[str, str]:
-        """Return the version of each package that a run had, by its normalised name.
+        """Return the version of each package that a run had, by its normalized name.
 
         Raises
         ------

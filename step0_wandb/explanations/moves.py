@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from step0_wandb.explanations.differences import Difference
     from step0_wandb.records import Json, SetupRange
     from step0_wandb.store.store import Store
-    from step0_wandb.verdicts.judge import Judgement
+    from step0_wandb.verdicts.judge import Judgment
 
     Config: TypeAlias = Mapping[str, Json]
     Compared: TypeAlias = Callable[[Sequence[str], Sequence[str]], Sequence[str]]
@@ -27,7 +27,7 @@ NAMED = 2
 
 
 def with_what_changed(
-    setups: Sequence[SetupRange], result: Judgement, store: Store, *, packages: Compared
+    setups: Sequence[SetupRange], result: Judgment, store: Store, *, packages: Compared
 ) -> list[SetupRange]:
     """Return the setups, with what changed in the config told of those that moved.
 
@@ -53,7 +53,7 @@ def _asked(setup: SetupRange, store: Store) -> SetupRange:
     return replace(setup, question=replace(setup.question, text=text, differs=differs), note=text)
 
 
-def _told(setup: SetupRange, result: Judgement, store: Store, packages: Compared) -> SetupRange:
+def _told(setup: SetupRange, result: Judgment, store: Store, packages: Compared) -> SetupRange:
     runs = result.runs
     own = runs[runs["setup"] == setup.setup].sort_values(["created_at", "run"])
     is_after = own["created_at"] >= setup.moved_since

@@ -84,7 +84,7 @@ class ModelNames:
         return self._telling(_parts(path)) is not None
 
     def family(self, path: object) -> str | None:
-        """Return the name in lower case, without what conversions and quantisations append to it.
+        """Return the name in lower case, without what conversions and quantizations append to it.
 
         Examples
         --------

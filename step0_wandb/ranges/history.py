@@ -84,7 +84,7 @@ class History:
     run : ndarray of object
         The key of the run; empty where the frame has none.
     was_healthy, was_flagged : ndarray of bool
-        An earlier judgement called the run healthy; suspect or broken.
+        An earlier judgment called the run healthy; suspect or broken.
     log_entropy : ndarray of float
         ln(entropy) of the same row; NaN where it is not known.
     explained : ndarray of float

@@ -91,7 +91,7 @@ def judged_by(
             alpha where the gap lies outside.
         ``position``
             -1 below the range, 0 inside, 1 above; NaN without a range or a gap. By a column `verdict` of
-            an earlier judgement a run that was healthy is inside from alpha / 3 on, and one that was
+            an earlier judgment a run that was healthy is inside from alpha / 3 on, and one that was
             flagged from 3 alpha on.
         ``entropy_factor``
             What the entropy of the run's row does to its gap; center and limits are multiplied with it.
@@ -227,7 +227,7 @@ def _frame(judged: Columns, row: Ints, model: Model, spread: Spread) -> pd.DataF
 
 @dataclass(frozen=True, slots=True)
 class EarlierVerdicts:
-    """What an earlier judgement said of each run."""
+    """What an earlier judgment said of each run."""
 
     healthy: Bools
     flagged: Bools

@@ -37,7 +37,7 @@ class Levels:
     waits : ndarray of bool, shape (levels,)
         A move upwards that nobody accepted: its runs are judged by the level before.
     remembers : ndarray of bool, shape (levels,)
-        An earlier judgement called one of its runs healthy.
+        An earlier judgment called one of its runs healthy.
     joined : ndarray of bool, shape (runs,)
         The run lay inside the level in force when it came, and that level had runs enough.
     current, proposed : ndarray of int, shape (setups,)

@@ -1,6 +1,6 @@
 """Noise of `ppo_kl`, where it is known and allowed: how large the next healthy run's may be.
 
-A quantised trainer scatters around 0, so the variance is the mean square of the members' values on n
+A quantized trainer scatters around 0, so the variance is the mean square of the members' values on n
 degrees of freedom, and the next one lies within ``t(1 - alpha; n)`` root mean squares.
 """
 

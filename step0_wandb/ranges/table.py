@@ -45,7 +45,7 @@ def fit_ranges(
         `exact_failed` (True: only a member if labeled healthy), `accepted_at` (UTC; when a person
         accepted the setup's level), `entropy` (of the same row), `seed` and
         `data` (bit-equal gaps of equal ones count once),
-        `gap_spread` (standard deviation of ln(gap) that is assumed of a gap metric at first; default 0.03), `verdict` (of an earlier judgement: runs
+        `gap_spread` (standard deviation of ln(gap) that is assumed of a gap metric at first; default 0.03), `verdict` (of an earlier judgment: runs
         that were healthy are not outvoted by what came later), `ppo_kl` and `ppo_kl_rule` ("learned": a trainer that cannot reach
         0). The order of the rows does not matter.
     alpha : float

@@ -205,7 +205,7 @@ verdicts = Table(
 )
 """What was made of each run when it was last judged; `changed_at` is when people last saw it change.
 
-``remembered``: a later judgement has to know of this one. It does not where a person gave the verdict, or
+``remembered``: a later judgment has to know of this one. It does not where a person gave the verdict, or
 where the run has another gap or setup by now.
 """
 

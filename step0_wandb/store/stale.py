@@ -63,7 +63,7 @@ class Stale:
             self._put("setup", some)
 
     def forget_verdicts(self, keys: Iterable[str]) -> None:
-        """Let a later judgement not know of these runs' verdicts: they are about another gap or setup."""
+        """Let a later judgment not know of these runs' verdicts: they are about another gap or setup."""
         with self._database.transaction() as connection:
             for some in chunks(map(clean, keys), _SOME):
                 numbers = select(runs.c.id).where(runs.c.run.in_(some))

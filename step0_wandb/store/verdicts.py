@@ -58,7 +58,7 @@ _GRAVITY = case({name: at for at, name in enumerate(VERDICTS)}, value=verdicts.c
 
 
 REMEMBERED = frozenset({"healthy", "no-range", *FLAGGED})
-"""Verdicts that a later judgement has to know of."""
+"""Verdicts that a later judgment has to know of."""
 
 
 @dataclass(slots=True)
@@ -279,7 +279,7 @@ class VerdictStore:
             return list(connection.execute(healthy).scalars())
 
     def remembered(self, only: RunSelection | None = None) -> dict[str, str]:
-        """Return the verdicts that a new judgement has to know of, by run key.
+        """Return the verdicts that a new judgment has to know of, by run key.
 
         Left out is a verdict of another gap or setup (the run was started again, or profiles changed),
         and one that a person gave.

@@ -20,7 +20,7 @@ MISSING = "-"
 """The text for a missing value."""
 
 # ECMA-48: control sequences (CSI), control strings (OSC, DCS, SOS, PM, APC) and single escapes,
-# each in its 7-bit and its 8-bit form. No two neighbouring parts share a character: linear time.
+# each in its 7-bit and its 8-bit form. No two neighboring parts share a character: linear time.
 _ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x80-\x9f]*(?:\x07|\x1b\\|\x9c)"

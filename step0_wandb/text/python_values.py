@@ -3,7 +3,7 @@
 What ``repr`` writes is read, and what numbers look like around it: bare ``nan`` and ``inf``,
 ``tensor(2.0, device='cuda:0')``, ``np.float64(0.5)``, ``<Mode.FAST: 'fast'>``; and objects with named
 fields as argparse, dataclasses and pydantic print them. Anything else that has a name or angle brackets
-becomes `OPAQUE`, so that its neighbours can still be read. Time grows with the length of the text alone.
+becomes `OPAQUE`, so that its neighbors can still be read. Time grows with the length of the text alone.
 """
 
 from __future__ import annotations

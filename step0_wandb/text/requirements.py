@@ -31,7 +31,7 @@ _MISSING: Final = "not installed"
 
 
 def read_requirements(text: str) -> dict[str, str]:
-    r"""Return the version of each package in a ``requirements.txt``, by its normalised name.
+    r"""Return the version of each package in a ``requirements.txt``, by its normalized name.
 
     A package installed from an address has the end of that address as its version, a commit or a file
     name; the rest, which may hold a password, is left out. Lines that name no version are left out.
@@ -47,16 +47,16 @@ def read_requirements(text: str) -> dict[str, str]:
         if match:
             parts = match.groupdict()
             version = parts.get("version") or _end_of(parts["url"])
-            found[normalised(parts["name"])] = version[:_LONGEST]
+            found[normalized(parts["name"])] = version[:_LONGEST]
     return found
 
 
-def normalised(name: str) -> str:
+def normalized(name: str) -> str:
     """Return a package's name as PEP 503 writes it.
 
     Examples
     --------
-    >>> normalised("Transformer_Engine")
+    >>> normalized("Transformer_Engine")
     'transformer-engine'
     """
     return re.sub(r"[-_.]+", "-", name).lower()

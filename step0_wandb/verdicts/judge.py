@@ -47,7 +47,7 @@ _NOTHING = _Nothing()
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Judgment:
     """The verdict of every run, in columns, with what it rests on.
 
     Attributes
@@ -79,9 +79,9 @@ class Judgement:
     alpha: float
     learned: tuple[LearnedCheck, ...] = ()
 
-    def take(self, positions: NDArray[np.intp]) -> Judgement:
-        """Return the judgement of some runs, by their positions."""
-        return Judgement(
+    def take(self, positions: NDArray[np.intp]) -> Judgment:
+        """Return the judgment of some runs, by their positions."""
+        return Judgment(
             self.runs.iloc[positions],
             self.model,
             self.by.iloc[positions],
@@ -249,7 +249,7 @@ def weigh(  # noqa: PLR0913 - three of them are settings, which callers pass tog
     broken_ratio: float = BROKEN_RATIO,
     observables_alpha: float = ALPHA,
     lessons: Lessons | None = None,
-) -> Judgement:
+) -> Judgment:
     """Judge every run, and keep what each verdict rests on; `judge` shows the short form.
 
     Parameters
@@ -274,16 +274,16 @@ def weigh(  # noqa: PLR0913 - three of them are settings, which callers pass tog
     outcomes = {check.name: result for check, result in asked if result is not None}
     checks = {check.name: check for check, _ in asked}
     verdict = _verdicts(runs, by, outcomes)
-    return Judgement(runs, model, by, ranges, outcomes, checks, verdict, alpha, learned)
+    return Judgment(runs, model, by, ranges, outcomes, checks, verdict, alpha, learned)
 
 
-def judged_runs(result: Judgement, *, only: str | None = None) -> list[JudgedRun]:
-    """Return the judgement as one record a run; `only` names the one run that is wanted."""
+def judged_runs(result: Judgment, *, only: str | None = None) -> list[JudgedRun]:
+    """Return the judgment as one record a run; `only` names the one run that is wanted."""
     keys = result.runs["run"].tolist()
     return [result.judged(at) for at, key in enumerate(keys) if only is None or key == only]
 
 
-def setup_ranges(result: Judgement) -> list[SetupRange]:
+def setup_ranges(result: Judgment) -> list[SetupRange]:
     """Return the fitted ranges as one record a setup."""
     rows: list[dict[str, Any]] = [
         dict(zip(result.ranges.columns, row, strict=True))

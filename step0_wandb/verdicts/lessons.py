@@ -1,4 +1,4 @@
-"""What one judgement of all runs has taught, kept so that the next can look at what is new alone."""
+"""What one judgment of all runs has taught, kept so that the next can look at what is new alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from step0_wandb.records import SetupFit
-    from step0_wandb.verdicts.judge import Judgement
+    from step0_wandb.verdicts.judge import Judgment
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class Lessons:
     names: int = 0
 
     @classmethod
-    def of(cls, judgement: Judgement) -> Lessons:
-        """Return what a judgement of all runs has taught."""
-        found = {check.name: check.taught for check in judgement.learned if check.taught}
-        return cls(taught_by(judgement.model), found, len(judgement.learned))
+    def of(cls, judgment: Judgment) -> Lessons:
+        """Return what a judgment of all runs has taught."""
+        found = {check.name: check.taught for check in judgment.learned if check.taught}
+        return cls(taught_by(judgment.model), found, len(judgment.learned))
 
     def with_fits(self, fits: Iterable[SetupFit]) -> Lessons:
         """Return the same with the levels of some setups, which are not among the runs to be judged."""
@@ -68,6 +68,6 @@ class Lessons:
         )
 
 
-def fits_of(judgement: Judgement) -> list[SetupFit]:
-    """Return the levels of every setup of a judgement."""
-    return setup_fits(judgement.model)
+def fits_of(judgment: Judgment) -> list[SetupFit]:
+    """Return the levels of every setup of a judgment."""
+    return setup_fits(judgment.model)

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from step0_wandb.verdicts.judge import Judgement
+    from step0_wandb.verdicts.judge import Judgment
 
 KEPT: Final = 50
 """Runs of a level that are named: the newest."""
 
 
-def question_of(setup: str, row: Mapping[str, Any], result: Judgement) -> Question | None:
+def question_of(setup: str, row: Mapping[str, Any], result: Judgment) -> Question | None:
     """Return what to ask about a setup with two levels; None where a person has answered.
 
     Parameters

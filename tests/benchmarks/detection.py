@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from step0_wandb.profiles.profile import Profile
-    from step0_wandb.verdicts.judge import Judgement
+    from step0_wandb.verdicts.judge import Judgment
     from tests.support.variants import Variant
 
 PEERS = 6
@@ -75,7 +75,7 @@ def noise(random: Generator) -> dict[str, float]:
     return {name: float(np.clip(value, -2, 2)) for name, value in off.items()}
 
 
-def flagged(result: Judgement, at: int) -> tuple[str, ...]:
+def flagged(result: Judgment, at: int) -> tuple[str, ...]:
     """Return the checks that flag a run, the gravest first."""
     found = {name: int(outcomes.level[at]) for name, outcomes in result.outcomes.items()}
     return tuple(sorted((name for name in found if found[name]), key=lambda name: -found[name]))

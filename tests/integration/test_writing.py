@@ -612,7 +612,7 @@ def test_a_sync_without_news_imports_neither_wandb_nor_pandas(lab, server, tmp_p
 # ── one run without a store ──────────────────────────────────────────────────
 
 
-def add_quantised(server, run_id, ppo_kl):
+def add_quantized(server, run_id, ppo_kl):
     rows = [row | ({"train/ppo_kl": ppo_kl} if "train/ppo_kl" in row else {}) for row in miles_rows()]
     server.add_run("lab", "rl", run_id, config=CONFIG | {"fp8": "e4m3"}, rows=rows, created_at=NOW)
 
@@ -670,13 +670,13 @@ def test_a_range_that_travels_judges_as_the_store_it_came_from(lab):
     assert row | {"last_run": stored.last_run} == dataclasses.asdict(stored)
 
 
-def test_the_noise_that_a_quantised_trainer_has_shown_travels(lab, server):
+def test_the_noise_that_a_quantized_trainer_has_shown_travels(lab, server):
     for at, ppo_kl in enumerate((1e-5, 2e-5, -1e-5, 3e-5)):
-        add_quantised(server, f"known{at}", ppo_kl)
+        add_quantized(server, f"known{at}", ppo_kl)
     lab.sync()
     lab.lose_store()
-    add_quantised(server, "noisy", 4e-5)
-    add_quantised(server, "faulty", 8e-4)
+    add_quantized(server, "noisy", 4e-5)
+    add_quantized(server, "faulty", 8e-4)
     assert check(lab, "noisy")[0].verdict == "healthy"
     run, said = check(lab, "faulty")
     assert (run.verdict, said) == ("suspect", "ranges: lab/rl, 0 s old, 13 runs")

@@ -161,7 +161,7 @@ def test_a_cause_of_another_check_is_not_named():
     assert find_causes(PROFILES["miles"], Evidence(config, GAP)) == []
 
 
-def test_a_converted_or_quantised_copy_is_no_other_model():
+def test_a_converted_or_quantized_copy_is_no_other_model():
     config = {**MILES, "hf_checkpoint": "/models/Qwen2.5-Math-7B-FP8"}
     config |= {
         "load": "/m/Qwen2.5-Math-7B_torch_dist",

@@ -101,7 +101,7 @@ def noisy(values, setup="a"):
     return pd.DataFrame([{"setup": setup, "ppo_kl": value, **rule} for value in values])
 
 
-def test_only_a_sure_fault_of_a_quantised_run_keeps_it_out_of_the_ranges():
+def test_only_a_sure_fault_of_a_quantized_run_keeps_it_out_of_the_ranges():
     assert exact_failed(noisy([2e-3, 2e-2])).tolist() == [False, True]
 
 

@@ -331,7 +331,7 @@ def test_settings_may_add_words_that_name_nothing():
         "/data/Qwen3-30B-A3B_torch_dist_tp4_pp2",
     ],
 )
-def test_a_converted_or_quantised_copy_is_the_same_model(copy):
+def test_a_converted_or_quantized_copy_is_the_same_model(copy):
     assert NAMES.family(copy) == "qwen3-30b-a3b"
 
 

@@ -26,7 +26,7 @@ from step0_wandb.text.requirements import changes, read_requirements
         ("\x1b[31m==1", {}),
     ],
 )
-def test_a_line_gives_a_normalised_name_and_a_version_without_secrets(line, found):
+def test_a_line_gives_a_normalized_name_and_a_version_without_secrets(line, found):
     assert read_requirements(line) == found
 
 

@@ -1,4 +1,4 @@
-"""What an earlier judgement said counts: verdicts do not flap, and late runs outvote nobody."""
+"""What an earlier judgment said counts: verdicts do not flap, and late runs outvote nobody."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ FAULT = [1e-5, 2e-5, -1e-5, 3e-5, 8e-3]
 
 
 def noisy(values, setup="a", gap=0.015, **columns):
-    """Return runs of a quantised trainer; other learned limits are not its business."""
+    """Return runs of a quantized trainer; other learned limits are not its business."""
     rule = {"ppo_kl_rule": "learned", "ppo_kl_limit": 1e-3, "ppo_kl_above": "suspect"}
     return pd.DataFrame({"setup": setup, "gap": gap, "ppo_kl": values, **rule, **columns})
 
@@ -49,7 +49,7 @@ def test_the_limit_never_exceeds_one_percent_nor_falls_below_the_exact_limit():
     assert learned(noisy([0.0, 0.0, 0.0, 0.0])).tolist() == [1e-9] * 4
 
 
-def test_a_fault_among_quantised_runs_does_not_teach_the_limit():
+def test_a_fault_among_quantized_runs_does_not_teach_the_limit():
     assert learned(noisy(FAULT)).max() < 1e-3
     verdicts = judge(noisy(FAULT))
     assert verdicts["verdict"].tolist() == ["healthy"] * 4 + ["suspect"]

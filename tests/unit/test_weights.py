@@ -157,7 +157,7 @@ def test_the_keys_that_the_book_reads_are_a_handful():
         "sglang_quantization",
         "num_rollout",
     } <= set(keys)
-    assert "engine_quantised" not in keys
+    assert "engine_quantized" not in keys
     assert len(keys) < 70
 
 
@@ -180,7 +180,7 @@ def test_what_to_add_is_printed_whole_in_both_forms():
         {"hf_checkpoint": "/m/Qwen3-4B-w4a16-AWQ"},
     ],
 )
-def test_a_quantised_engine_needs_the_allowance_too(config):
+def test_a_quantized_engine_needs_the_allowance_too(config):
     [entry] = book(carrier(**config))
     assert entry.add == (
         "--num-rollout 2 --check-weight-update-equal --check-weight-update-allow-quant-error",
@@ -188,7 +188,7 @@ def test_a_quantised_engine_needs_the_allowance_too(config):
     )
 
 
-def test_a_quantised_cache_is_no_quantised_engine():
+def test_a_quantized_cache_is_no_quantized_engine():
     [entry] = book(carrier(sglang_kv_cache_dtype="fp8_e5m2"))
     assert not any("quant" in text for text in entry.add)
 
@@ -198,7 +198,7 @@ def test_a_quantised_cache_is_no_quantised_engine():
     [
         ({"check_weight_update_skip_list": ["lm_head"]}, "left out"),
         ({"check_weight_update_selector": "target"}, "only the target or the draft model"),
-        ({"check_weight_update_allow_quant_error": True}, "not quantised"),
+        ({"check_weight_update_allow_quant_error": True}, "not quantized"),
         ({"lora_rank": 16}, "LoRA"),
         ({"num_rollout": 3000}, ONCE),
     ],

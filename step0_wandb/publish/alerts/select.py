@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from step0_wandb.settings.options import AlertsSettings
     from step0_wandb.store import RunPresence, Store
     from step0_wandb.store.outbox import AlertLevel, Severity
-    from step0_wandb.verdicts.judge import Judgement
+    from step0_wandb.verdicts.judge import Judgment
 
 _ORDER: Final[tuple[AlertLevel, ...]] = ("broken", "suspect", "moved", "doubted", "question", CLEAR)
 """The levels as a digest lists them."""
@@ -75,7 +75,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a judgement gives to alert about.
+    """What a judgment gives to alert about.
 
     Attributes
     ----------
@@ -123,21 +123,21 @@ class Candidate:
 
 
 def candidates(
-    store: Store, judgement: Judgement, runs: Sequence[JudgedRun], setups: Iterable[SetupRange] = ()
+    store: Store, judgment: Judgment, runs: Sequence[JudgedRun], setups: Iterable[SetupRange] = ()
 ) -> list[Candidate]:
-    """Return the runs of a judgement that are flagged, or whose alert went out.
+    """Return the runs of a judgment that are flagged, or whose alert went out.
 
     Parameters
     ----------
     runs : sequence of JudgedRun
-        Those of `judgement`, in its order.
+        Those of `judgment`, in its order.
     setups : iterable of SetupRange
         Their setups, with what there is to ask.
     """
     asking = {run for setup in setups if setup.question for run in setup.question.levels[-1].runs}
     sent = {run_of(str(row["subject"])) for row in store.outbox.sent()}
-    before = texts(judgement.runs, "verdict")
-    why, attention = judgement.outcomes["gap"].why, judgement.needs_attention
+    before = texts(judgment.runs, "verdict")
+    why, attention = judgment.outcomes["gap"].why, judgment.needs_attention
     return [
         Candidate(
             run,
