@@ -162,11 +162,14 @@ class Step(ProfileTable):
         Number of the first optimizer step, from the config.
     context : tuple of str
         Step keys of other rows of the first rollout (response length, entropy, reward).
+    joined : bool
+        Whether rows of earlier steps belong to the first one, where parts of it are numbered in another way.
     """
 
     keys: tuple[str, ...] = Field(min_length=1)
     first: Expr
     context: tuple[str, ...] = ()
+    joined: bool = False
 
     def of(self, values: Mapping[str, float]) -> float | None:
         """Return the step that a row carries, or None."""

@@ -244,15 +244,16 @@ class Step0Finder:
             if not profile.metrics.names.isdisjoint(row.values)
             and (step := profile.step.of(row.values)) is not None
         ]
-        first = min((step for _, step in steps), default=None)
+        first, expected = min((step for _, step in steps), default=0.0), profile.first_step(config)
+        last = max(first, expected) if profile.step.joined else first
         return _Candidate(
             profile,
-            profile.first_step(config),
-            first,
+            expected,
+            first if steps else None,
             opening,
-            rows=_without_repeats(row for row, step in steps if step == first),
+            rows=_without_repeats(row for row, step in steps if step <= last),
             context=_context(profile, rows),
-            later=next((row for row, step in steps if step != first), None),
+            later=next((row for row, step in steps if step > last), None),
         )
 
     def _why_nothing(self, record: RunRecord) -> str:

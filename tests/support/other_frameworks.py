@@ -47,6 +47,14 @@ def rlinf_rows(kl: float, clip: float, **more: float) -> list[Row]:
     ]
 
 
+# RLinf pull request 1534: 0.064 nat is the gap that it measured, and 0 what approx_kl reads once recomputed.
+EMBODIED_GAP = "train/actor/rollout_train_logprob_gap"
+EMBODIED_ROWS: list[Row] = [
+    {STEP: step, EMBODIED_GAP: 0.064, "train/actor/approx_kl": 0.0, "train/actor/clip_fraction": 0.0, "train/actor/ratio": 1.0, "train/actor/grad_norm": 0.2}
+    for step in (0, 1)
+]  # fmt: skip
+
+
 OPEN_INSTRUCT = {"model_name_or_path": "Qwen/Qwen2.5-7B", "temperature": 1.0, "num_mini_batches": 1, "beta": 0.05, "use_vllm_logprobs": False, "load_ref_policy": True, "num_samples_per_prompt_rollout": 16, "model_dtype": "bfloat16", "deepspeed_stage": 2, "vllm_num_engines": 8, "async_steps": 1, "response_length": 2048}  # fmt: skip
 LOCAL = "debug/vllm_vs_local_logprob_diff_mean"
 
@@ -156,11 +164,13 @@ OTHERS = (
     Case("ms_swift megatron", "ms_swift", {"model": "Qwen/Qwen3-8B", "train_iters": 100, "micro_batch_size": 1, "log_rollout_offpolicy_metrics": True, "temperature": 1.0, "bf16": True, "logging_steps": 5}, MEGATRON_SWIFT_ROWS, "skipped", "averaged", "range", "ms_swift · Qwen3-8B · backend=megatron logging_steps=5 · train/rollout_correction_k3_kl", {K3_MEGATRON: 0.6}, spread=K3_MEGATRON),
     Case("rlinf", "rlinf", RLINF, rlinf_rows(2e-5, 0.0, **{RLINF_GAP: 0.012}), "learned", "averaged", "range", "rlinf · Qwen2.5-1.5B", {RLINF_GAP: 0.2}, spread=RLINF_GAP, written=True),
     Case("rlinf engine log-probs", "rlinf", changed(RLINF, algorithm__recompute_logprobs=False), rlinf_rows(0.0074, 0.046), "skipped", "skipped", "skipped", "rlinf · Qwen2.5-1.5B", {f"{ACTOR}/approx_kl": 0.7}, healthy=UNCHECKED),
+    Case("rlinf embodied", "rlinf", changed(RLINF, runner__task_type="embodied"), EMBODIED_ROWS, "averaged", "averaged", "range", f"rlinf · Qwen2.5-1.5B · {EMBODIED_GAP}", {EMBODIED_GAP: 0.9}, spread=EMBODIED_GAP),
     Case("open_instruct", "open_instruct", OPEN_INSTRUCT, open_instruct_rows(0.0), "skipped", "vacuous", "range", "open_instruct · Qwen2.5-7B", {LOCAL: 0.3}, spread=LOCAL, written=True),
     Case("open_instruct mini-batches", "open_instruct", {**OPEN_INSTRUCT, "num_mini_batches": 4}, open_instruct_rows(0.002), "skipped", "averaged", "range", "open_instruct · Qwen2.5-7B", {LOCAL: 0.3}, spread=LOCAL),
     Case("torchtitan", "torchtitan", TITAN, titan_rows(0.115, 0.0124), "skipped", "skipped", "range", "torchtitan · Qwen3-0.6B", {LARGEST: 14.0, "bit_wise/logprob_diff/mean": -0.8}, spread=LARGEST),
     Case("torchtitan exact", "torchtitan", changed(TITAN, trainer__debug__batch_invariant=True, generator__debug__batch_invariant=True, async_loop__target_offpolicy_steps=0), titan_rows(0.0, 0.0), "skipped", "skipped", "zero", "torchtitan · Qwen3-0.6B · exact_zero=yes offpolicy=0", {LARGEST: 1e-4}),
     Case("tunix", "tunix", {"model_path": "google/gemma-3-1b"}, TUNIX_ROWS, "skipped", "skipped", "range", "tunix · gemma-3-1b", {TUNIX_GAP: 0.7}, spread=TUNIX_GAP, healthy=("no-range", "healthy")),
+    Case("tunix forced ratio", "tunix", {"model_path": "google/gemma-3-1b", "force_on_policy_ratio": True}, [{**row, **({"actor/train/ppo_kl": 0.0, "actor/train/pg_clipfrac": 0.0} if row[STEP] else {})} for row in TUNIX_ROWS], "vacuous", "vacuous", "range", "tunix · gemma-3-1b", {"actor/train/ppo_kl": 0.3}, spread=TUNIX_GAP),
     Case("roll", "roll", ROLL, ROLL_ROWS, "averaged", "averaged", "vacuous", "roll · Qwen2.5-7B · temperature=0.95 top_p=0.7 top_k=50", {"actor/train_infer_ratio_token_mean": 2.4}, healthy=UNCHECKED),
     Case("roll one step", "roll", {**ROLL, "init_kl_coef": 0}, [{**row, "actor/policykl": 0.0, "actor/ppo_ratio_clipfrac": 0.0} for row in ROLL_ROWS], "vacuous", "vacuous", "vacuous", "roll · Qwen2.5-7B · temperature=0.95 top_p=0.7 top_k=50", {"actor/train_infer_diff_token_mean": -0.15}, healthy=UNCHECKED),
     Case("tinker", "tinker", TINKER, tinker_rows("optim"), "skipped", "skipped", "range", "tinker · Qwen3-8B", {V2: 0.6}, spread=V2),
