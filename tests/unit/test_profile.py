@@ -535,7 +535,7 @@ def test_a_profile_of_a_user_wins_over_a_shipped_one_with_the_same_metrics(tmp_p
         ('first = "0"', 'frist = "0"', "step.frist: there is no such key", "Did you mean first? Allowed here: keys, first"),
         ('first = "0"', 'first = "steps("', "step.first: 'steps(' is not an expression", "Allowed are config keys"),
         ('first = "0"', 'first = "os.system(1)"', "expressions do not have", "Allowed are config keys"),
-        ('first = "0"', "first = 0", "step.first: an expression is a text", "Allowed here: keys, first, context."),
+        ('first = "0"', "first = 0", "step.first: an expression is a text", "Allowed here: keys, first, context, joined."),
         ('name = "mine"', 'name = "My Framework"', "name: String should match pattern", "Allowed here: name, title"),
         ('name = "mine"', "", "name: Field required", "Allowed here: name, title"),
         ('keys = ["step"]', "keys = []", "step.keys: Tuple should have at least 1 item", "Allowed here: keys"),
