@@ -136,16 +136,16 @@ class Lint:
         yield Line("setup", self.setup or "not known")
         known = [f"{key}={one_line(value)}" for key, value in (self.understood or {}).items()]
         more = f", and {len(known) - _MOST_SHOWN} more" if len(known) > _MOST_SHOWN else ""
-        yield Line("reads", (", ".join(known[:_MOST_SHOWN]) or "none of the keys that are looked at") + more)
+        yield Line("reads", (", ".join(known[:_MOST_SHOWN]) or "no key that a profile reads") + more)
         if self.unknown:
-            told = ", ".join(f"{key}={text}" for key, text in self.unknown.items())
-            yield Line("open", f"{told}: only running it would tell")
+            texts = ", ".join(f"{key}={text}" for key, text in self.unknown.items())
+            yield Line("open", f"{texts}: known only when it runs")
 
     def _expected(self) -> Iterator[Line]:
         if self.range is not None and self.range.low is not None:
             span = f"{number(self.range.low)} to {number(self.range.high)}"
             yield Line(
-                "range", f"gap expected from {span}, by {count(self.range.n, 'run')} ({self.range.basis})"
+                "range", f"gap expected from {span} ({count(self.range.n, 'run')}, {self.range.basis})"
             )
         else:
             yield Line("range", "none yet: no healthy run of this setup is known")
@@ -153,13 +153,13 @@ class Lint:
             yield Line("widens", f"{cause.text} ({cause.advice})")
         for item in self.missing:
             do = f"; set {item.set}" if item.set else ""
-            yield Line("blind", f"{item.check}: {item.why or 'not logged'}{do}")
+            yield Line("lacks", f"{item.check}: {item.why or 'not logged'}{do}")
         for odd in self.differs:
             yield Line("differs", f"{odd.key}: {one_line(odd.value)} (healthy: {one_line(odd.healthy)})")
         if self.weights:
             yield Line("weights", self.weights)
         for spot in self.blind:
-            yield Line("unseen", spot)
+            yield Line("limits", spot)
 
     def summary(self) -> Summary:
         """Return it as people read it."""
@@ -297,8 +297,8 @@ def _with_defaults(
         return config, []
     if launch.is_whole:
         return config | silent, []
-    told = ", ".join(f"{key}={value}" for key, value in silent.items())
-    return config, [f"not set in what was read: {profile.title} then takes {told}"]
+    taken = ", ".join(f"{key}={value}" for key, value in silent.items())
+    return config, [f"not set in what was read; {profile.title} then takes {taken}"]
 
 
 def _is_telling(cause: Cause) -> bool:
@@ -346,8 +346,8 @@ def _with_history(answer: Lint, profile: Profile, config: Mapping[str, Json], jo
         peers = own or [run for run in healthy if run.setup == near]
         newest = sorted(peers, key=lambda run: str(run.created_at or ""))[-PEERS:]
         configs = list(store.runs.configs([run.run for run in newest]))
-        told = flatten(config)
-        differs = [item for item in differences(config, configs, profile) if item.key in told]
+        own_keys = flatten(config)
+        differs = [item for item in differences(config, configs, profile) if item.key in own_keys]
         weights = _weights(profile, config, kept.load_weight_checks(store))
         return replace(answer, range=ranges.get(answer.setup or ""), differs=tuple(differs), weights=weights)
 
@@ -360,11 +360,11 @@ def _weights(profile: Profile, config: Mapping[str, Json], log: Sequence[WeightC
     scope = profile.scope(config)
     if table.flag.holds(scope):
         return "this launch compares the weights of both sides" + (
-            "; once is enough for a long run" if table.long.holds(scope) else ""
+            "; once is enough, so leave it out of a long run" if table.long.holds(scope) else ""
         )
     model = profile.model(config)
     if any(
         entry.status == "passed" and (entry.profile, entry.model) == (profile.name, model) for entry in log
     ):
-        return f"{clean(model or '')} was compared before; once for each image is enough"
-    return f"not known to have been compared: a short run with {table.flags(scope)[0]}"
+        return f"{clean(model or '')} passed before; once for each image is enough"
+    return f"no comparison is known; make a short run with {table.flags(scope)[0]}"

@@ -93,7 +93,9 @@ def _limit_text(rule: ObservableRule, facts: Facts) -> str:
         return f"it must be 0 (limit {number(abs(facts[f'{rule.name}_limit']))})"
     if high - low < _NARROW * high:
         return f"it must be {number((low + high) / 2)}"
-    return f"{number(low) if low > _TINY else 'more than 0'} to {number(high)} is expected"
+    if low < _TINY:
+        return f"more than 0 and at most {number(high)} is expected"
+    return f"{number(low)} to {number(high)} is expected"
 
 
 _NARROW = 1e-3

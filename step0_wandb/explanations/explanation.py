@@ -84,7 +84,7 @@ class Explanation:
             else ()
         )
         differ = (
-            f"{clean(item.key)} is {one_line(item.value)}, {one_line(item.healthy)} in the healthy runs"
+            f"{clean(item.key)} is {one_line(item.value)} (healthy runs: {one_line(item.healthy)})"
             for item in self.differs
         )
         return (*(cause.text for cause in self.causes), *installed, *differ)
@@ -93,7 +93,7 @@ class Explanation:
         """Yield what is to be shown next to the verdict, its reasons and the differences."""
         for cause in self.causes:
             if not any(cause.text in reason for reason in self.run.reasons):
-                yield Line("likely", cause.text)
+                yield Line("likely" if self.run.verdict in FLAGGED else "config", cause.text)
             yield Line("do", cause.advice)
         if not self.causes and self.run.verdict in FLAGGED:
             yield Line("do", self._where_to_begin())
@@ -104,14 +104,14 @@ class Explanation:
             yield Line("level", f"accepted {self.accepted}")
         for known in self.published:
             if known not in self.run.reasons:
-                yield Line("known", known)
+                yield Line("published", known.removeprefix("published: "))
         if self.nearest:
             where = self.nearest.url or key_text(self.nearest.run)
             yield Line("compare", f"with {where}, the nearest healthy run")
         yield from self._about_config()
         yield from self._about_packages()
         for spot in self.blind:
-            yield Line("unseen", spot)
+            yield Line("limits", spot)
         yield from self._to_read()
 
     def _where_to_begin(self) -> str:
@@ -141,13 +141,13 @@ class Explanation:
 
     def _about_packages(self) -> Iterator[Line]:
         if self.packages_unknown:
-            yield Line("package", f"could not be compared: {self.packages_unknown}")
+            yield Line("packages", f"could not be compared: {self.packages_unknown}")
         elif self.packages:
             shown, more = self.packages[:SHOWN_PACKAGES], len(self.packages) - SHOWN_PACKAGES
             rest = f", and {more} more" if more > 0 else ""
-            yield Line("package", f"{', '.join(shown)}{rest} (nearest healthy run -> this run)")
+            yield Line("packages", f"{', '.join(shown)}{rest} (nearest healthy run -> this run)")
         elif self.packages is not None:
-            yield Line("package", "the same as in the nearest healthy run")
+            yield Line("packages", "the same as in the nearest healthy run")
 
     def _summary(self) -> Summary:
         run = self.run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import string
 import tomllib
 from collections.abc import Mapping
@@ -221,11 +222,19 @@ def _about(evidence: Evidence, ratios: Mapping[str, Iterable[str]]) -> dict[str,
     facts: dict[str, Any] = {f"run.{name}": value for name, value in evidence.values.items()}
     facts |= {"run.differs": list(evidence.differs), "run.moved": evidence.moved}
     for name, metrics in ratios.items():
-        found = next((metric for metric in metrics if metric in evidence.row), None)
-        others = [row[found] for row in evidence.peer_rows if found in row] if found else []
-        center = median(others) if others else 0.0
-        facts[f"run.{name}"] = evidence.row[found] / center if found and center else None
+        value, center = _both_sides(evidence, metrics)
+        facts[f"run.{name}"] = value / center if center and math.isfinite(value / center) else None
+        facts[f"here.{name}"], facts[f"peers.{name}"] = value, center
     return facts
+
+
+def _both_sides(evidence: Evidence, metrics: Iterable[str]) -> tuple[float, float]:
+    """Return a number of the run and its median among the peers, by the first name that both sides have."""
+    for metric in metrics:
+        others = [row[metric] for row in evidence.peer_rows if metric in row]
+        if others and metric in evidence.row:
+            return evidence.row[metric], median(others)
+    return 0.0, 0.0
 
 
 class _Scope(Mapping[str, Any]):
@@ -262,4 +271,4 @@ def _filled(text: str, scope: _Scope) -> str:
 def _shown(value: object) -> str:
     if value is None:
         return "not known"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -19,6 +19,7 @@ from pydantic_core import PydanticCustomError
 from step0_wandb.profiles import schema
 from step0_wandb.profiles.expression import Expression
 from step0_wandb.records import ObservableRule
+from step0_wandb.text.formatting import join_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -168,7 +169,7 @@ class Observable(schema.ProfileTable):
         logged = [name for name in self.metrics if name in row]
         if what.kind == "finite":
             odd = [name for name in logged if not math.isfinite(row[name])]
-            return (" and ".join(odd) or "all", float(len(odd))) if logged else None
+            return (join_words(odd) or "all", float(len(odd))) if logged else None
         if not logged:
             return None
         name = max(logged, key=lambda name: row[name]) if what.worst else logged[0]

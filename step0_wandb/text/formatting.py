@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime, timedelta
 
 MISSING = "-"
@@ -146,6 +147,18 @@ def count(amount: int, noun: str) -> str:
     ('1 run', '5,000 healthy runs')
     """
     return f"{amount:,} {noun}" if amount == 1 else f"{amount:,} {noun}s"
+
+
+def join_words(texts: Sequence[str]) -> str:
+    """Return several texts as people list them.
+
+    Examples
+    --------
+    >>> join_words(["a"]), join_words(["a", "b"]), join_words(["a", "b", "c"])
+    ('a', 'a and b', 'a, b and c')
+    """
+    *others, last = texts or [""]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def when(moment: datetime | None) -> str:

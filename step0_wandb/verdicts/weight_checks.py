@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Status = Literal["failed", "due", "passed"]
 ORDER: tuple[Status, ...] = ("failed", "due", "passed")
 FAILED = "the weights differ, or it died before step 0 for another reason: its log says which"
-ONCE = "a long run carries the flag: once is enough"
+ONCE = "this long run carried the flag; once is enough"
 CLIENT_NOTES = "_wandb"
 """The config key under which the W&B client notes image and commit."""
 COMMIT_LENGTH = 12

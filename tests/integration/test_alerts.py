@@ -250,7 +250,7 @@ def test_a_label_that_a_person_gives_after_the_alert_is_an_all_clear(server, wat
     run.tags = (tag,)
     watch.sync()
     assert watch.delivered()[1:] == [("bad", "All clear at step 0: bad")]
-    assert "a person has labeled it" in server.alerts[1].text
+    assert "a person labeled it" in server.alerts[1].text
 
 
 def test_a_label_that_confirms_the_alert_is_no_all_clear(server, watch):

@@ -224,11 +224,28 @@ def test_the_page_says_what_to_look_at_first_in_a_run_that_nobody_has_labeled(tm
         miles_run(tmp_path, name, 0.0470, config={"load": "/models/Llama_torch_dist"})
     asked = ("sync", ".", "--store", "s.db", "--html", "page.html")
     run(*asked, cwd=tmp_path)
-    first = f"Look first: <bdi>{html.escape(explained(tmp_path).findings[0])}</bdi>"
-    assert (tmp_path / "page.html").read_text().count(first) == 2
+    finding = f"<bdi>{html.escape(explained(tmp_path).findings[0])}</bdi>"
+    assert (tmp_path / "page.html").read_text().count(f"Look first, in 2 runs: {finding}") == 1
     run("label", "seen", "broken", "--why", "known", "--store", "s.db", cwd=tmp_path)
     run(*asked, cwd=tmp_path)
-    assert (tmp_path / "page.html").read_text().count(first) == 1
+    assert (tmp_path / "page.html").read_text().count(f"Look first: {finding}") == 1
+
+
+@pytest.mark.parametrize(
+    ("run_id", "verdict"), [("late", "no-step0"), ("silent", "suspect"), ("judged", "healthy")]
+)
+def test_what_contradicts_itself_is_explained_whatever_the_verdict(run_id, verdict, tmp_path):
+    other = {"config": dict.fromkeys(("load", "ref_load"), "/models/Llama_torch_dist")}
+    given = {"late": {"first_step": 7}, "silent": {"gap": None}, "judged": {}}[run_id]
+    miles_run(tmp_path, run_id, **other, **given)
+    run("sync", ".", "--store", "s.db", cwd=tmp_path)
+    if run_id == "judged":
+        run("label", run_id, "healthy", "--why", "compared", "--store", "s.db", cwd=tmp_path)
+        run("sync", ".", "--store", "s.db", cwd=tmp_path)
+    found = explained(tmp_path, run_id)
+    assert found.run.label == (verdict if run_id == "judged" else None) or found.run.verdict == verdict
+    assert [cause.name for cause in found.causes] == ["wrong-reference"]
+    assert "names another model than hf_checkpoint" in str(found)
 
 
 def test_the_nearest_healthy_run_is_named_and_every_line_fits_80_columns(tmp_path):

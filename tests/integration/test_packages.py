@@ -81,7 +81,7 @@ def test_a_run_without_a_list_is_explained_and_says_that_packages_could_not_be_c
     found = explained(tmp_path)
     assert found.packages is None
     assert found.packages_unknown == "team/project/bad has no requirements.txt next to its files"
-    assert "package could not be compared: team/project/bad has no" in " ".join(str(found).split())
+    assert "packages could not be compared: team/project/bad has no" in " ".join(str(found).split())
 
 
 @pytest.mark.parametrize("text", [b"x==1\n" * 300_000, b"\xff\xfe\x00", b"\x1b]0;x\x07==\x1b[2J"])
@@ -124,7 +124,7 @@ def test_the_command_shows_them_and_its_document_holds_them(tmp_path):
     run("sync", ".", "--store", "s.db", cwd=tmp_path)
     said = run("explain", "bad", "--store", "s.db", cwd=tmp_path).out
     assert (
-        "package sglang 0.5.9 -> 0.5.16, aiohttp 3.12 -> 3.13 (nearest healthy run -> this run)"
+        "packages sglang 0.5.9 -> 0.5.16, aiohttp 3.12 -> 3.13 (nearest healthy run -> this run)"
         in " ".join(said.split())
     )
     document = run("explain", "bad", "--json", "--store", "s.db", cwd=tmp_path).document

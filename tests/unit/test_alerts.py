@@ -91,18 +91,18 @@ def test_the_title_of_a_setup_tells_setups_levels_and_acceptances_apart():
 
 def test_the_text_about_a_run_is_what_a_phone_needs():
     findings = [
-        "megatron_to_hf_mode is bridge, raw in the healthy runs",
-        "load is /b, /a in the healthy runs",
+        "megatron_to_hf_mode is bridge (healthy runs: raw)",
+        "load is /b (healthy runs: /a)",
         "x",
     ]
     assert run_text(BROKEN, COST, [], findings).splitlines() == [
         REASON,
         "qwen3-3 by mia, miles · Qwen3-0.6B",
         "running: 64 GPUs, 6 h since step 0 = 384 GPU-h (at 03:12 UTC)",
-        "- megatron_to_hf_mode is bridge, raw in the healthy runs",
-        "- load is /b, /a in the healthy runs",
+        "- megatron_to_hf_mode is bridge (healthy runs: raw)",
+        "- load is /b (healthy runs: /a)",
         "https://wandb.ai/team/grpo/runs/aa000003",
-        'Answer: tag the run step0-ok, step0-bad or step0-skip, or: step0-wandb label aa000003 healthy --why "..."',
+        'Answer: tag the run step0-ok, step0-bad or step0-skip, or run: step0-wandb label aa000003 healthy --why "..."',
     ]
 
 
@@ -195,9 +195,7 @@ def test_an_all_clear_says_what_holds_now():
         "https://wandb.ai/team/grpo/runs/aa000003",
     ]
     labeled = judged(3, verdict="broken", label="exclude")
-    assert clear_text(labeled).startswith(
-        "qwen3-3 by mia, miles · Qwen3-0.6B: a person has labeled it exclude"
-    )
+    assert clear_text(labeled).startswith("qwen3-3 by mia, miles · Qwen3-0.6B: a person labeled it exclude")
 
 
 def test_a_title_holds_the_name_as_far_as_there_is_room():

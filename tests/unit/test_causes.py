@@ -137,6 +137,28 @@ def test_what_contradicts_itself_comes_before_what_is_known_to_do_this():
     assert ranks[0] == 1
 
 
+@pytest.mark.parametrize(
+    ("row", "peer"),
+    [
+        ({}, {"rollout/response_len/mean": 300.0}),
+        ({"rollout/response_len/mean": 900.0}, {}),
+        ({"rollout/response_len/mean": 900.0}, {"rollout/response_lengths": 300.0}),
+        ({"rollout/response_len/mean": float("nan")}, {"rollout/response_len/mean": 300.0}),
+        ({"rollout/response_len/mean": float("inf")}, {"rollout/response_len/mean": 300.0}),
+        ({"rollout/response_len/mean": 900.0}, {"rollout/response_len/mean": 0.0}),
+    ],
+)
+def test_a_number_that_one_side_lacks_is_no_cause(row, peer):
+    evidence = Evidence({"a": 1}, {"gap"}, row=row, peers=[{"a": 1}], peer_rows=[peer])
+    assert find_causes(PROFILES["miles"], evidence) == []
+
+
+def test_answers_of_another_length_are_told_with_both_lengths():
+    rows = {"row": {"rollout/response_len/mean": 0.0}, "peer_rows": [{"rollout/response_len/mean": 1823.5}]}
+    [cause] = find_causes(PROFILES["miles"], Evidence({"a": 1}, {"gap"}, peers=[{"a": 1}], **rows))
+    assert "(response length 0, healthy runs: 1823.5)" in cause.text
+
+
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=lambda profile: profile.name)
 def test_a_run_whose_checks_pass_has_no_cause(profile):
     config = {**MILES, "attention_dropout": 0.1, "num_experts": 128}

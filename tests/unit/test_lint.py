@@ -97,7 +97,7 @@ def test_what_nobody_knows_yet_is_never_a_contradiction(change, tmp_path):
 def test_what_only_running_it_would_tell_is_said(tmp_path):
     found = lint(write(MILES, tmp_path, ("--rollout-temperature 1", "--rollout-temperature ${TEMP}")))
     assert found.unknown == {"rollout_temperature": "${TEMP}"}
-    assert "rollout_temperature=${TEMP}: only running it would tell" in str(found)
+    assert "rollout_temperature=${TEMP}: known only when it runs" in str(found)
 
 
 def test_checks_that_prove_nothing_come_with_the_switch_that_changes_it(tmp_path):

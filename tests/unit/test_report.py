@@ -103,7 +103,7 @@ def test_broken_runs_that_still_run_come_first_then_the_last_seven_days_and_labe
 def test_the_head_says_that_the_report_is_generated_and_when():
     report = build([judged(1), flagged(2, 1), flagged(3, 1, verdict="suspect")])
     assert report.head[0] == Callout(GENERATED)
-    assert "overwritten" in GENERATED
+    assert "overwrites" in GENERATED
     assert lines(report.head)[1] == "3 runs: 1 broken, 1 suspect, 1 healthy. As of 2026-10-31 12:00 UTC."
     assert MARK in module.DESCRIPTION
 
@@ -179,7 +179,7 @@ def test_what_is_not_checked_is_told_with_the_switch_that_would_change_it():
     why = "no gap was logged: set actor_rollout_ref.rollout.calculate_log_probs=True"
     check = CheckResult("gap", "skipped", None, None, "no gap was logged")
     runs = [judged(n, profile="verl", checks=(check,), verdict="no-range", reasons=(why,)) for n in range(3)]
-    assert lines(sections(build(runs))["What is not checked"]) == [f"gap of 3 runs of verl: {why}"]
+    assert lines(sections(build(runs))["What is not checked"]) == [f"gap in 3 verl runs: {why}"]
 
 
 def test_charts_and_tables_come_from_the_syncs_own_run():

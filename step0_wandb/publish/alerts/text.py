@@ -18,6 +18,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from step0_wandb.publish.causes import further_reasons
 from step0_wandb.records import ALIVE
 from step0_wandb.text.formatting import clean, count, shorten, web_url
 
@@ -134,11 +135,11 @@ def run_text(run: JudgedRun, cost: Cost, causes: Sequence[Cause], findings: Sequ
     findings : sequence of str
         What else differs from healthy runs; what is a cause already is not repeated.
     """
-    said = [cause.text for cause in causes]
-    rest = [finding for finding in findings if finding not in said]
-    reasons = [reason for reason in run.reasons if not any(text in reason for text in said[:1])]
+    texts = [cause.text for cause in causes]
+    rest = [finding for finding in findings if finding not in texts]
+    reasons = further_reasons(run, next(iter(texts), ""))
     return _lines(
-        *(f"Likely: {_finding(text)}" for text in said[:1]),
+        *(f"Likely: {_finding(text)}" for text in texts[:1]),
         *(_safe(reason) for reason in reasons[:_REASONS]),
         f"{_who(run)}, {_safe(run.setup or 'no setup')}",
         cost_text(run.state, cost),
@@ -146,16 +147,16 @@ def run_text(run: JudgedRun, cost: Cost, causes: Sequence[Cause], findings: Sequ
         *(f"Do: {_finding(cause.advice)}" for cause in causes[:1]),
         _link(run),
         "Answer: tag the run step0-ok, step0-bad or step0-skip, "
-        f'or: step0-wandb label {_word(_id(run))} healthy --why "..."',
+        f'or run: step0-wandb label {_word(_id(run))} healthy --why "..."',
     )
 
 
 def clear_text(run: JudgedRun) -> str:
     """Return the text of an all clear: what holds now in place of the alert."""
-    now = "it is healthy now" if run.verdict == "healthy" else "it does not count as broken any more"
-    said = f"a person has labeled it {run.label}" if run.label else now
+    now = "it is healthy now" if run.verdict == "healthy" else "it no longer counts as broken"
+    now = f"a person labeled it {run.label}" if run.label else now
     return _lines(
-        f"{_who(run)}, {_safe(run.setup or 'no setup')}: {said}",
+        f"{_who(run)}, {_safe(run.setup or 'no setup')}: {now}",
         *(_safe(reason) for reason in run.reasons[:1]),
         _link(run),
     )
@@ -171,8 +172,8 @@ def setup_text(setup: str, note: str, runs: Sequence[JudgedRun], cause: str = ""
         f"seen in {count(len(runs), 'run')}{_still_running(sum(run.state in ALIVE for run in runs))}:",
         *(f"- {_who(run)} {_link(run)}" for run in runs[:_SHOWN]),
         f"and {more} more" if more > 0 else "",
-        f'Answer: step0-wandb accept {_word(setup)} --why "...", or mute it: '
-        f"step0-wandb mute {_word(setup)} --until 7d",
+        f'Answer: run step0-wandb accept {_word(setup)} --why "...", or mute it: '
+        f"step0-wandb mute {_word(setup)} --for 7d",
     )
 
 
@@ -182,7 +183,9 @@ def digest_text(lines: Sequence[DigestLine], url: str | None, level: str = "") -
     more = len(lines) - _LISTED
     running = _still_running(sum(line.is_running for line in lines))
     head = f"{count(len(lines), 'new alert')}{running}" if level != "clear" else _DIGEST_OF_CLEARS
-    answer = "Answer: tag runs step0-ok, step0-bad or step0-skip, or mute a setup: step0-wandb mute SETUP --until 7d"
+    answer = (
+        "Answer: tag runs step0-ok, step0-bad or step0-skip, or mute a setup: step0-wandb mute SETUP --for 7d"
+    )
     return _lines(
         f"{head}:",
         f"Likely, all of them: {_finding(shared)}" if shared else "",

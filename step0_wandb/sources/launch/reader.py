@@ -82,7 +82,7 @@ def read_launch(path: Path) -> list[Launch]:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     if path.suffix == ".py":
         raise UsageError(
-            f"{path} is a Python file, which only running it would tell",
+            f"{path} is a Python file, which is known only when it runs",
             "Give the command line that it builds: step0-wandb lint -- COMMAND...",
         )
     script = ShellScript(path.absolute().parent)
