@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from step0_wandb.checks.registry import CHECKS
+from step0_wandb.profiles.metrics import BOUNDS
 from step0_wandb.profiles.observables import catalog
-from step0_wandb.profiles.schema import BOUNDS
 
 DOCS = "docs"
 """Where the pages are: a folder of the source tree; the address of the site once there is one."""

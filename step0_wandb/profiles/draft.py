@@ -135,13 +135,8 @@ def draft_profile(name: str, run: str, rows: Sequence[HistoryRow], config: Mappi
             "Take small letters, digits, _ and -, such as my_trainer.",
         )
     seen = _Run(rows, config)
-    roles = {role: seen.matching(*patterns) for role, patterns in _ROLES.items()}
+    roles = _roles(seen, run)
     metrics = [*roles["ppo_kl"], *roles["clip_frac"], *roles["gap"]]
-    if not metrics:
-        raise UsageError(
-            f"No metric of {run} looks like a KL, a clip fraction or a gap between trainer and engine",
-            "`step0-wandb profiles --explain RUN` lists its metrics; docs/adding-a-framework.md explains the file.",
-        )
     observables = {role: seen.matching(*patterns) for role, patterns in _OBSERVABLES.items()}
     step = _step_key(seen, metrics)
     finite = seen.matching(r"loss|entropy|reward|grad_?norm", rf"std|time|{_NO_MEAN}")
@@ -160,6 +155,17 @@ def draft_profile(name: str, run: str, rows: Sequence[HistoryRow], config: Mappi
         "".join(f"# Not read: {clean(name)}\n" for name in unread),
     ]
     return Draft("\n".join(part for part in parts if part), unread)
+
+
+def _roles(seen: _Run, run: str) -> dict[str, list[str]]:
+    """Return the names that each of the checked metrics may have."""
+    roles = {role: seen.matching(*patterns) for role, patterns in _ROLES.items()}
+    if not any(roles[role] for role in ("ppo_kl", "clip_frac", "gap")):
+        raise UsageError(
+            f"No metric of {clean(run)} looks like a KL, a clip fraction or a gap between trainer and engine",
+            "`step0-wandb profiles --explain RUN` lists its metrics; docs/adding-a-framework.md explains the file.",
+        )
+    return roles
 
 
 def _metric_tables(seen: _Run, roles: Mapping[str, Sequence[str]]) -> Iterator[str]:

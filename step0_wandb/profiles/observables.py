@@ -7,6 +7,7 @@ entry may name other limits, or be an observable of its own.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import tomllib
 from functools import cache
@@ -18,7 +19,7 @@ from pydantic_core import PydanticCustomError
 
 from step0_wandb.profiles import schema
 from step0_wandb.profiles.expression import Expression
-from step0_wandb.records import ObservableRule
+from step0_wandb.records import BOUND_DEFAULTS, ObservableRule
 from step0_wandb.text.formatting import join_words
 
 if TYPE_CHECKING:
@@ -220,3 +221,15 @@ def catalog() -> Mapping[str, Definition]:
 def catalog_file() -> bytes:
     """Return the catalog's file, which is part of the fingerprint of the profiles."""
     return resources.files("step0_wandb").joinpath("profiles", "lists", "observables.toml").read_bytes()
+
+
+def with_bounds(rule: ObservableRule, bounds: Mapping[str, float]) -> ObservableRule:
+    """Return a rule with its limits where the settings want them, by statistic."""
+    statistic = rule.name.removeprefix("bound:")
+    if statistic not in bounds or statistic == rule.name:
+        return rule
+    factor = bounds[statistic] / BOUND_DEFAULTS[statistic]
+    names = ("low", "high", "broken_low", "broken_high")
+    limits = {name: getattr(rule, name) for name in names}
+    moved = {name: limit * factor for name, limit in limits.items() if limit is not None}
+    return dataclasses.replace(rule, **moved)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,24 +12,21 @@ from pydantic_core import PydanticCustomError
 from step0_wandb.errors import UsageError
 from step0_wandb.profiles import architecture, observables, schema
 from step0_wandb.profiles.expression import Expression
+from step0_wandb.profiles.metrics import GapMetric, Metrics  # noqa: TC001 - pydantic reads them
 from step0_wandb.profiles.model_names import names_with
-from step0_wandb.records import BOUND_DEFAULTS, CheckPlan, Covariates, ObservableRule, Rule
+from step0_wandb.profiles.scope import Scope
+from step0_wandb.records import CheckPlan, Covariates, Rule
 from step0_wandb.text.nested import flatten, has, lookup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from step0_wandb.profiles.model_names import ModelNames
-    from step0_wandb.records import Json
+    from step0_wandb.records import Json, ObservableRule
 
 ARCHITECTURE = "architecture"
 """The named part of a profile that says how the model is built."""
-PPO_KL_BROKEN_FROM = 1e-2
-"""Every PPO-KL from here on has so far been a real fault."""
-CLIP_FRAC_LIMIT = 1e-10
-"""Miles' own limit of the clip fraction at the first optimizer step."""
-CLIP_FRAC_BROKEN_FROM = 5e-2
 
 
 class Profile(schema.ProfileTable):
@@ -45,7 +40,7 @@ class Profile(schema.ProfileTable):
     generic: frozenset[str] = frozenset()
     bounds: dict[str, float] = Field(default_factory=dict)
     alternatives: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    metrics: schema.Metrics
+    metrics: Metrics
     step: schema.Step
     let: dict[str, schema.Expr] = Field(default_factory=dict)
     defaults: dict[str, Any] = Field(default_factory=dict)
@@ -149,7 +144,7 @@ class Profile(schema.ProfileTable):
         keys = self.keys_of(*expressions)
         return keys.union(*(self._also(key) for key in keys))
 
-    def gap_of(self, values: Mapping[str, float]) -> schema.GapMetric | None:
+    def gap_of(self, values: Mapping[str, float]) -> GapMetric | None:
         """Return the gap metric that a row has, the preferred one first."""
         return next((gap for gap in self.metrics.gap if gap.metric in values), None)
 
@@ -262,7 +257,7 @@ class Profile(schema.ProfileTable):
         for entry in self.observable:
             rule, found = entry.rule(row, scope, prompts), entry.value(row)
             if rule is not None and found is not None and rule.name not in values:
-                rules.append(self._bounded(rule))
+                rules.append(observables.with_bounds(rule, self.bounds))
                 values[rule.name] = found[1]
         gap = next((gap for gap in self.metrics.gap if gap.metric == gap_metric), None)
         if (
@@ -270,29 +265,11 @@ class Profile(schema.ProfileTable):
             and gap.bound != "none"
             and self._gap_rule(gap, scope).kind in ("range", "vacuous")
         ):
-            rule = _bound_rule(gap)
+            rule = gap.bound_rule()
             if rule.name not in values:
-                rules.append(self._bounded(rule))
+                rules.append(observables.with_bounds(rule, self.bounds))
                 values[rule.name] = gap.of(row)
         return tuple(rules), values
-
-    def _bounded(self, rule: ObservableRule) -> ObservableRule:
-        """Return a rule with its limits where the settings want them."""
-        statistic = rule.name.removeprefix("bound:")
-        if statistic not in self.bounds or statistic == rule.name:
-            return rule
-        factor = self.bounds[statistic] / BOUND_DEFAULTS[statistic]
-
-        def moved(limit: float | None) -> float | None:
-            return limit if limit is None else limit * factor
-
-        return replace(
-            rule,
-            low=moved(rule.low),
-            high=moved(rule.high),
-            broken_low=moved(rule.broken_low),
-            broken_high=moved(rule.broken_high),
-        )
 
     def resumed_because(self, config: Mapping[str, Json]) -> str:
         """Return why a run that starts at step 0 may be a resumed one; empty where nothing says so."""
@@ -343,23 +320,12 @@ class Profile(schema.ProfileTable):
         return UsageError(f"[setup.{self.name}] {what}, which has no effect: {why}", f"There are: {labels}.")
 
     def _exact_rule(self, check: Literal["ppo_kl", "clip_frac"], scope: Mapping[str, Any]) -> Rule:
-        is_kl = check == "ppo_kl"
-        if not (self.metrics.ppo_kl if is_kl else self.metrics.clip_frac):
+        if not getattr(self.metrics, check):
             return Rule("skipped", why=f"{self.title} does not log it")
         found = next((rule for rule in self.exact if check in rule.checks and rule.when.holds(scope)), None)
-        if found is None:
-            return Rule("skipped", why="the profile has no rule for it")
-        limited = found.kind in ("exact", "learned") or found.limit is not None
-        broken_from = PPO_KL_BROKEN_FROM if found.broken_from is None else found.broken_from
-        return Rule(
-            kind=found.kind,
-            limit=(found.limit if is_kl else CLIP_FRAC_LIMIT) if limited else None,
-            above=found.above,
-            broken_from=broken_from if is_kl else CLIP_FRAC_BROKEN_FROM,
-            why=found.why,
-        )
+        return found.rule(check) if found else Rule("skipped", why="the profile has no rule for it")
 
-    def _gap_rule(self, gap: schema.GapMetric | None, scope: Mapping[str, Any]) -> Rule:
+    def _gap_rule(self, gap: GapMetric | None, scope: Mapping[str, Any]) -> Rule:
         if gap is None:
             return Rule("skipped", why="no gap was logged")
         found = next((rule for rule in self.gap if rule.when.holds(scope)), None)
@@ -368,46 +334,6 @@ class Profile(schema.ProfileTable):
         if gap.signed:
             return Rule("vacuous", why=f"{gap.metric} is a signed mean: near {gap.perfect:g} proves nothing")
         return Rule("range")
-
-
-def _bound_rule(gap: schema.GapMetric) -> ObservableRule:
-    """Return the absolute bound of a gap metric; a value at the bound is broken."""
-    suspect, broken = schema.BOUNDS[gap.statistic_bound]
-    return ObservableRule(
-        name=f"bound:{gap.statistic_bound}",
-        metric=gap.metric,
-        kind="interval",
-        title="gap",
-        why="the two sides do not compute the same model",
-        low=math.nextafter(-suspect, 0.0),
-        high=math.nextafter(suspect, 0.0),
-        broken_low=-broken,
-        broken_high=broken,
-    )
-
-
-class Scope(Mapping[str, Any]):
-    """A config as expressions see it; named parts are worked out when asked for."""
-
-    def __init__(self, profile: Profile, config: Mapping[str, Json]) -> None:
-        self.model_names = profile.model_names
-        self._profile = profile
-        self._config = config
-
-    def __getitem__(self, path: str) -> Any:
-        if path in self._profile.let:
-            return self._profile.let[path].value(self)
-        value = self._profile.logged(self._config, path)
-        return lookup(self._profile.defaults, path) if value is None else value
-
-    def __contains__(self, path: object) -> bool:
-        return True
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._config)
-
-    def __len__(self) -> int:
-        return len(self._config)
 
 
 def _by_value(name: str, taken: AbstractSet[str]) -> schema.SetupKey:

@@ -1,14 +1,8 @@
-"""The tables of a profile's TOML file.
-
-A gap is a number whose perfect value is 0, so that ranges can work on its logarithm. Where a framework
-logs a ratio (NeMo RL's mean ``exp(|Δ log-prob|)``, 1 when the two sides agree) the metric's `perfect`
-value is subtracted: the gap of 1.0152 is 0.0152. The row keeps what was logged.
-"""
+"""The tables of a profile's TOML file; those of its metrics are in `metrics.py`."""
 
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -16,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from step0_wandb.errors import UsageError
 from step0_wandb.profiles.expression import Expression
-from step0_wandb.records import BOUND_DEFAULTS
+from step0_wandb.records import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -39,116 +33,17 @@ Expr = Annotated[Expression, BeforeValidator(_expression)]
 ALWAYS = Expression.parse("1")
 NEVER = Expression.parse("0")
 
+PPO_KL_BROKEN_FROM = 1e-2
+"""Every PPO-KL from here on has so far been a real fault."""
+CLIP_FRAC_LIMIT = 1e-10
+"""Miles' own limit of the clip fraction at the first optimizer step."""
+CLIP_FRAC_BROKEN_FROM = 5e-2
+
 
 class ProfileTable(BaseModel):
     """A table that knows its keys and refuses others."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
-
-
-_GAP_STATISTICS = ("mean-abs", "k3", "signed-mean", "probability", "ratio", "log-perplexity")
-BOUNDS = {name: (BOUND_DEFAULTS[name], BOUND_DEFAULTS[name]) for name in _GAP_STATISTICS} | {
-    # verl's documentation calls a KL above 0.1 critical.
-    "k3": (0.2 * BOUND_DEFAULTS["k3"], BOUND_DEFAULTS["k3"])
-}
-"""By statistic the gap from which a run is suspect, and broken, whatever its setup shows.
-
-In nats, as a probability, or above a ratio of 1; the settings may move them.
-"""
-
-
-class GapMetric(ProfileTable):
-    """One metric that measures the gap.
-
-    Attributes
-    ----------
-    statistic : str
-        What it is, for people: two statistics are never compared.
-    unit : str
-        ``nat`` (log-probs), ``probability`` or ``ratio``.
-    direction : str
-        Which side minus which, where the sign or the order matters.
-    perfect : float
-        The value of two sides that agree, which is subtracted: 0 for differences, 1 for ratios.
-    signed : bool
-        Whether positive and negative differences cancel, so that 0 proves nothing.
-    ceiling : float or None
-        The gap that the framework itself allows; `ceiling_from` says who does, as the end of a
-        sentence "above what ...".
-    bound : str
-        Which absolute bound holds, see `BOUNDS`; empty takes that of the unit and the sign, ``none``
-        is for a maximum over tokens, which may be anything.
-    spread : float or None
-        Standard deviation of ln(gap) among the runs of a setup that is assumed before they say
-        anything, where it is not the usual 0.03: estimates of a KL scatter twice as much.
-    """
-
-    metric: str
-    statistic: str
-    unit: Literal["nat", "probability", "ratio"] = "nat"
-    direction: str = ""
-    perfect: float = 0.0
-    signed: bool = False
-    ceiling: float | None = None
-    ceiling_from: str = ""
-    bound: Literal["", "none", "mean-abs", "k3", "signed-mean", "probability", "ratio", "log-perplexity"] = ""
-    spread: float | None = None
-
-    def of(self, values: Mapping[str, float]) -> float:
-        """Return the gap of a row that has the metric: 0 when the two sides agree."""
-        return values[self.metric] - self.perfect
-
-    @property
-    def statistic_bound(self) -> str:
-        """Return which absolute bound holds: the one that is named, else that of the unit and the sign."""
-        if self.bound:
-            return self.bound
-        if self.unit != "nat":
-            return self.unit
-        return "signed-mean" if self.signed else "mean-abs"
-
-
-class Metrics(ProfileTable):
-    """The metric names of the checks; the first name that a row has counts.
-
-    Attributes
-    ----------
-    ppo_kl_perfect : float
-        What ``ppo_kl`` is logged as when the policy has not moved; subtracted. It is 1 where a framework
-        logs the mean ratio of new to old probabilities instead: ratio - 1 is -ppo_kl to first order.
-    entropy : tuple of str
-        Names of the mean entropy of the same row, which explains part of the gap.
-    marks : tuple of str
-        Names by which a training row is known even when it carries none of the values, so that a
-        missing metric or a resumed run can be told from a run of another kind.
-    """
-
-    ppo_kl: tuple[str, ...] = ()
-    ppo_kl_perfect: float = 0.0
-    clip_frac: tuple[str, ...] = ()
-    gap: tuple[GapMetric, ...] = ()
-    entropy: tuple[str, ...] = ()
-    marks: tuple[str, ...] = ()
-
-    @cached_property
-    def names(self) -> frozenset[str]:
-        """Return every metric name."""
-        return frozenset((*self.ppo_kl, *self.clip_frac, *(gap.metric for gap in self.gap), *self.marks))
-
-    def ppo_kl_of(self, values: Mapping[str, float]) -> float | None:
-        """Return the PPO-KL of a row: 0 when the policy has not moved."""
-        value = first_of(values, self.ppo_kl)
-        return None if value is None else value - self.ppo_kl_perfect
-
-    def clip_frac_of(self, values: Mapping[str, float]) -> float | None:
-        """Return the clip fraction of a row."""
-        return first_of(values, self.clip_frac)
-
-    @model_validator(mode="after")
-    def _some(self) -> Metrics:
-        if not self.names:
-            raise PydanticCustomError("metrics", "a profile names at least one metric")
-        return self
 
 
 class Step(ProfileTable):
@@ -211,6 +106,19 @@ class ExactRule(ProfileTable):
     above: Literal["broken", "suspect"] = "suspect"
     broken_from: float | None = None
     why: str = ""
+
+    def rule(self, check: Literal["ppo_kl", "clip_frac"]) -> Rule:
+        """Return the rule as it applies to one of the two checks."""
+        is_kl = check == "ppo_kl"
+        limited = self.kind in ("exact", "learned") or self.limit is not None
+        broken_from = PPO_KL_BROKEN_FROM if self.broken_from is None else self.broken_from
+        return Rule(
+            kind=self.kind,
+            limit=(self.limit if is_kl else CLIP_FRAC_LIMIT) if limited else None,
+            above=self.above,
+            broken_from=broken_from if is_kl else CLIP_FRAC_BROKEN_FROM,
+            why=self.why,
+        )
 
     @model_validator(mode="after")
     def _whole(self) -> ExactRule:

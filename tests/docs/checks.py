@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from step0_wandb.checks.pages import documented_checks, page_of
 from step0_wandb.profiles import load_profiles
+from step0_wandb.profiles.metrics import BOUNDS
 from step0_wandb.profiles.observables import catalog
 from step0_wandb.profiles.profile import CLIP_FRAC_LIMIT
-from step0_wandb.profiles.schema import BOUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from step0_wandb.sources.console.steps import PrintedStep
     from step0_wandb.step0.finder import Step0Finder
 
+ANOTHER_WAY = "`step0-wandb check` also reads a W&B run, and its directory."
+"""What to do about a log that cannot be read."""
+
 
 @dataclass(frozen=True, slots=True)
 class ConsoleReading:
@@ -89,15 +92,7 @@ def read_stream(
     """
     reader = _LogReader(stream, finder)
     reader.read(enough)
-    state = "finished" if reader.log.ended else "running"
-    launched = launch_config(reader.log.head.decode("utf-8", errors="replace"))
-    readings = [
-        ConsoleReading(
-            RunRecord("_", "_", Path(name).stem, name=name, state=state, config=config | launched, rows=rows),
-            resolution,
-        )
-        for rows, resolution, config in reader.launches()
-    ]
+    readings = list(reader.readings(name))
     if not readings:
         raise _unknown(name, reader.log.head, finder)
     with_step0 = [
@@ -107,8 +102,7 @@ def read_stream(
     ]
     if not with_step0 and reader.unread < min(start.first for start in reader.latest):
         raise NoStep0Error(
-            f"{name} shows step {reader.unread:g}, but in a form that cannot be read",
-            "`step0-wandb check` also reads a W&B run, and its directory.",
+            f"{name} shows step {reader.unread:g}, but in a form that cannot be read", ANOTHER_WAY
         )
     *earlier, newest = [
         replace(reading, record=replace(reading.record, start=number))
@@ -191,8 +185,10 @@ class _LogReader:
                 self._printed.skip_above = math.inf
                 self.log.enough = lambda: False
 
-    def launches(self) -> Iterator[tuple[tuple[HistoryRow, ...], dict[str, float], dict[str, Json]]]:
-        """Yield the rows of each launch under the names of the log, how finely they were printed, and its config."""
+    def readings(self, name: str) -> Iterator[ConsoleReading]:
+        """Yield each launch, under the names of the log, as a run of this name."""
+        state = "finished" if self.log.ended else "running"
+        launched = launch_config(self.log.head.decode("utf-8", errors="replace"))
         for at in range(max(map(len, self.starts.values()), default=0)):
             parts = {policy: starts[at] for policy, starts in self.starts.items() if at < len(starts)}
             rows = [
@@ -200,12 +196,14 @@ class _LogReader:
                 for policy, start in parts.items()
                 for row in start.rows
             ]
-            found = [_prefixed(start.resolution, policy) for policy, start in parts.items()]
-            yield (
-                tuple(sorted(rows, key=lambda row: row.order)),
-                {name: part[name] for part in found for name in part},
-                {key: value for start in parts.values() for key, value in start.config.items()},
-            )
+            resolution: dict[str, float] = {}
+            config: dict[str, Json] = {}
+            for policy, start in parts.items():
+                resolution |= _prefixed(start.resolution, policy)
+                config |= start.config
+            record = RunRecord("_", "_", Path(name).stem, name=name, state=state, config=config | launched)
+            rows.sort(key=lambda row: row.order)
+            yield ConsoleReading(replace(record, rows=tuple(rows)), resolution)
 
     def _is_known(self) -> bool:
         """Return whether step 0 is there; which policies there are is known once one has gone on."""
@@ -281,9 +279,8 @@ def _layouts(finder: Step0Finder) -> tuple[Layout, ...]:
 def _unknown(name: str, head: bytes, finder: Step0Finder) -> NoStep0Error:
     """Return why a log has no step 0, in the words of the profile that knows such logs."""
     text = clean(head)
-    hint = "`step0-wandb check` also reads a W&B run, and its directory."
     for profile in finder.profiles.by_name.values():
         console = profile.console
         if console and any(sign in text for sign in console.signs):
-            return NoStep0Error(f"{name} looks like a log of {profile.title}: {console.why}", hint)
-    return NoStep0Error(f"{name} shows no training step that a profile reads surely", hint)
+            return NoStep0Error(f"{name} looks like a log of {profile.title}: {console.why}", ANOTHER_WAY)
+    return NoStep0Error(f"{name} shows no training step that a profile reads surely", ANOTHER_WAY)
