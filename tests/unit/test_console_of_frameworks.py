@@ -69,6 +69,13 @@ def test_a_dict_of_ms_swift_is_read_with_its_step(line):
     assert (found.step0.gap, found.plan.gap.kind) == (0.00081, "range")
 
 
+@pytest.mark.parametrize("program", ["swift", "megatron"])
+def test_the_launch_line_of_ms_swift_names_the_model_of_its_log(program):
+    launch = f"NPROC_PER_NODE=4 \\\n{program} rlhf \\\n  --rlhf_type grpo \\\n  --model Qwen/Qwen3-4B \\\n  --temperature 0.8\n"
+    found = facts(launch + repr(SWIFT | {"global_step/max_steps": "1/560"}) + "\n")
+    assert found.setup == "ms_swift · Qwen3-4B · temperature=0.8 logging_steps=5"
+
+
 def test_a_log_of_ms_swift_that_begins_later_has_no_step_0():
     found = facts(repr(SWIFT | {"global_step/max_steps": "45/560"}) + "\n")
     assert found.step0.status == "no-step0"

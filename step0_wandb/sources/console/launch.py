@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 # What names the model on a launch line; a line without it is about something else.
 _MODEL = re.compile(
-    r"(?:^|\s)(?:--hf-checkpoint|--model[-_]name[-_]or[-_]path|\+{0,2}actor_rollout_ref\.model\.path)[ =]"
+    r"(?:^|\s)(?:--hf-checkpoint|--model[-_]name[-_]or[-_]path|\+{0,2}actor_rollout_ref\.model\.path|"
+    r"(?:swift|megatron)\s+rlhf\s.*--model)[ =]"
 )
 
 
