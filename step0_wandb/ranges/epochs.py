@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from step0_wandb.ranges.cells import ROUNDING, Moments, runs_of
+from step0_wandb.ranges.cells import ROUNDING, Moments, runs_of, take
 
 if TYPE_CHECKING:
     from step0_wandb.ranges.cells import Bools, Floats, Ints
+    from step0_wandb.ranges.prompts import Sharing
     from step0_wandb.ranges.spread import Spread
 
 FOUNDERS: Final = 3
@@ -52,6 +53,8 @@ class Timeline:
         Whether a person accepted the setup after this run was created.
     starts, ends, group : ndarray of int, shape (setups,)
         First row, row after the last, and gap metric of each setup.
+    shared : Sharing or None
+        How far each run shares its prompts with those before it.
     """
 
     y: Floats
@@ -61,6 +64,7 @@ class Timeline:
     starts: Ints
     ends: Ints
     group: Ints
+    shared: Sharing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +133,15 @@ class _Level:
     def none(cls, setups: int) -> _Level:
         return cls(np.zeros(setups), np.zeros(setups), np.zeros(setups), np.full(setups, -1))
 
-    def half_width(self, chosen: Ints, walk: _Walk) -> Floats:
+    def half_width(self, chosen: Ints, walk: _Walk, row: Ints, owner: Ints) -> Floats:
+        """Return half the width of the range of each `row`, whose setup is ``chosen[owner]``."""
         runs = Moments(self.n[chosen], self.mean[chosen], self.ss[chosen]).where_some()
         group = walk.line.group[chosen]
-        return walk.spread.half_width(walk.spread.scale(runs, group), group)
+        scale, shared = walk.spread.scale(runs, group), walk.line.shared
+        if shared is None:
+            return walk.spread.half_width(scale, group)[owner]
+        wider = walk.spread.widened(take(scale, owner), group[owner], take(shared, row))
+        return walk.spread.half_width(wider, group[owner])
 
     def add(self, owner: Ints, y: Floats) -> None:
         """Take in the runs `y`, each belonging to the setup `owner`."""
@@ -237,7 +246,7 @@ class _Walk:
         row, owner = runs_of(self.at[active], size), np.repeat(np.arange(active.size), size)
         setup, usable, healthy = active[owner], line.usable[row], line.healthy[row]
         away = np.where(usable, line.y[row], 0.0) - self.force.mean[setup]
-        inside = usable & (np.abs(away) <= self.force.half_width(active, self)[owner])
+        inside = usable & (np.abs(away) <= self.force.half_width(active, self, row, owner))
         waits = usable & ~inside & self._inside_waiting(active, row, owner)
         broken = (away >= self.ln_ratio - ROUNDING) & ~healthy
         stop = usable & ~inside & np.where(waits, healthy, ~broken)
@@ -252,10 +261,10 @@ class _Walk:
         self.at[active[event]] += 1
 
     def _inside_waiting(self, active: Ints, row: Ints, owner: Ints) -> Bools:
-        has = np.flatnonzero(self.waiting.n[active] > 0)
-        half = np.full(active.size, -1.0)
-        half[has] = self.waiting.half_width(active[has], self)
-        near: Bools = np.abs(self.line.y[row] - self.waiting.mean[active[owner]]) <= half[owner]
+        has = np.flatnonzero(self.waiting.n[active[owner]] > 0)
+        half = self.waiting.half_width(active, self, row[has], owner[has])
+        near = np.zeros(row.size, dtype=bool)
+        near[has] = np.abs(self.line.y[row[has]] - self.waiting.mean[active[owner[has]]]) <= half
         return near
 
     def _take(self, row: Ints, setup: Ints, inside: Bools, waits: Bools) -> None:

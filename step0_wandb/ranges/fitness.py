@@ -183,7 +183,9 @@ def _sample(member: Ints, n: Ints, rng: np.random.Generator) -> _Sample:
 
 def _rows(y: Floats, cells: Cells) -> Rows:
     none = np.zeros(y.size, dtype=bool)
-    return Rows(np.arange(y.size), y, none, none, cells, np.zeros(cells.counts.size, dtype=np.int64))
+    group = np.zeros(cells.counts.size, dtype=np.int64)
+    at = np.arange(y.size)
+    return Rows(at, y, none, none, cells, group, at, np.zeros(y.size))
 
 
 def _prior(y: Floats, cells: Cells) -> Prior:

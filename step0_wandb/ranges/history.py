@@ -12,6 +12,7 @@ import pandas as pd
 from step0_wandb.checks.columns import texts
 from step0_wandb.errors import UsageError
 from step0_wandb.ranges.prior import DEFAULT_SPREAD
+from step0_wandb.ranges.prompts import OF_ONE_PROMPT
 from step0_wandb.records import VERDICTS
 
 if TYPE_CHECKING:
@@ -91,6 +92,10 @@ class History:
         What the entropy explains of ln(gap), see `covariate`; `y` is without it.
     ppo_kl : ndarray of float
         |ppo_kl| where its limit is learned, else NaN.
+    prompt_set : ndarray of int
+        Code of the setup, seed, and data of a run; runs without a seed count as one set.
+    between : ndarray of float
+        Variance of ln(gap) that is assumed between prompt sets; 0 in a setup that has one.
     """
 
     setups: Setups
@@ -107,6 +112,8 @@ class History:
     log_entropy: Floats
     explained: Floats
     ppo_kl: Floats
+    prompt_set: Ints
+    between: Floats
 
 
 def read_history(runs: pd.DataFrame) -> History:
@@ -136,6 +143,7 @@ def read_history(runs: pd.DataFrame) -> History:
     exact = np.append(setups.exact, False)[setup]
     candidate = member & usable & ~exact & np.isin(rule, ("range", ""))
     candidate &= ~_repeats(runs, candidate & ~healthy, setup, time)
+    prompt_set = _prompt_sets(runs, setup)
     run = runs["run"].to_numpy(dtype=object) if "run" in runs.columns else np.full(gap.size, "", dtype=object)
     return History(
         setups=setups,
@@ -152,7 +160,35 @@ def read_history(runs: pd.DataFrame) -> History:
         explained=np.zeros(gap.size),
         was_flagged=remembered & ((earlier == "suspect") | (earlier == "broken")),
         ppo_kl=np.where(texts(runs, "ppo_kl_rule") == "learned", np.abs(numbers(runs, "ppo_kl")), np.nan),
+        prompt_set=prompt_set,
+        between=_between(runs, setups, setup, prompt_set),
     )
+
+
+def _prompt_sets(runs: pd.DataFrame, setup: Ints) -> Ints:
+    """Return a code of the setup and the prompts of each run, where its seed says that it chose them."""
+    seed, data = factorize(runs, "seed").code, factorize(runs, "data").code
+    if (seed < 0).all():
+        return setup - min(int(setup.min(initial=0)), 0)
+    chosen = np.where(seed >= 0, 1 + seed * (int(data.max()) + 2) + data + 1, 0)
+    return pd.factorize((setup + 1) * (int(chosen.max()) + 1) + chosen)[0].astype(np.int64)
+
+
+def _between(runs: pd.DataFrame, setups: Setups, setup: Ints, prompt_set: Ints) -> Floats:
+    """Return the variance of ln(gap) between prompt sets, in setups that have several."""
+    first = np.full(setups.names.size + 1, -1)
+    first[setup] = prompt_set
+    several = np.zeros(setups.names.size + 1, dtype=bool)
+    several[setup[prompt_set != first[setup]]] = True
+    several[-1] = False
+    where = several[setup]
+    if not where.any():
+        return np.zeros(setup.size)
+    usual = setups.spread[np.append(setups.metric, 0)[setup]]
+    # Statistics that scatter more than the mean absolute difference do so between prompts as well.
+    of_one = OF_ONE_PROMPT * usual / DEFAULT_SPREAD
+    assumed = np.fmin(of_one / np.sqrt(numbers(runs, "prompts")), of_one)
+    return np.where(where, np.where(np.isnan(numbers(runs, "prompts")), usual, assumed) ** 2, 0.0)
 
 
 def _repeats(runs: pd.DataFrame, chosen: Bools, setup: Ints, time: Ints) -> Bools:

@@ -13,6 +13,7 @@ from step0_wandb.ranges.cells import take, without_itself
 from step0_wandb.ranges.history import NEVER, as_times, flags, numbers, require_columns
 from step0_wandb.ranges.model import fit_model
 from step0_wandb.ranges.noise import learned_noise
+from step0_wandb.ranges.prompts import sharing
 from step0_wandb.ranges.spread import Scale, Spread
 from step0_wandb.ranges.table import (
     COLUMNS,
@@ -147,6 +148,7 @@ def _by_own(model: Model, row: Ints, spread: Spread) -> Columns:
     exact, gap = history.setups.exact[setup], history.gap[row]
     member = model.member[row] & (of == level)
     others = without_itself(history.y[row], member, take(model.whole, level))
+    shared = sharing(history.prompt_set[row], history.between[row], member, level)
     n = np.where(exact, zero_members(model)[setup] - history.zero[row], others.n).astype(np.int64)
     seen = model.seen[level]
     seen_low = np.where(member & (gap == seen[:, 0]), seen[:, 1], seen[:, 0])
@@ -155,7 +157,7 @@ def _by_own(model: Model, row: Ints, spread: Spread) -> Columns:
     own_df = spread.scale(others.where_some(), setup).own_df
     return {
         "n": n,
-        **limits_of(others, spread, setup, exact),
+        **limits_of(others, spread, setup, exact, shared),
         "seen_low": np.where(exact, 0.0, np.where(none, np.nan, seen_low)),
         "seen_high": np.where(exact, 0.0, np.where(none, np.nan, seen_high)),
         "basis": basis_of(n, history.setups.ceiling[setup], exact, model.split[level], own_df),
@@ -173,6 +175,9 @@ def _as_it_stands(judged: Columns, ranges: CallerRanges, setup: Ints, model: Mod
     stands = (~ranges.same & ~model.history.setups.exact)[setup]
     table = {name: numbers(ranges.table, name)[setup] for name in (*RANGE_NUMBERS, "ppo_kl_noise")}
     found = judged | {name: np.where(stands, table[name], judged[name]) for name in RANGE_NUMBERS}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        as_stated = found["sigma"] * np.sqrt(1 + 1 / found["n"])
+    found["prediction"] = np.where(stands, as_stated, judged["prediction"])
     found["n"] = np.nan_to_num(found["n"]).astype(np.int64)
     for name, stated in (
         ("basis", ranges.basis),
@@ -249,9 +254,8 @@ def _p_value(judged: Columns, gap: Floats, spread: Spread, setup: Ints) -> Float
     """Return the two-sided probability of a gap at least that far out; 0 or 1 where it must be 0."""
     df, sigma = judged["df"], judged["sigma"]
     with np.errstate(divide="ignore", invalid="ignore"):
-        prediction = sigma * np.sqrt(1 + 1 / judged["n"])
         away = np.log(np.maximum(gap, 0)) - np.log(judged["center"])
-        p = spread.p_value(away, Scale(df, df, sigma, prediction), setup)
+        p = spread.p_value(away, Scale(df, df, sigma, judged["prediction"]), setup)
     return np.where(judged["basis"] == "exact", np.where(np.isnan(gap), np.nan, gap == 0), p)
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 from step0_wandb.ranges.cells import Cells, sorted_order
 from step0_wandb.ranges.epochs import FOUNDERS, Timeline, cut_epochs
 from step0_wandb.ranges.history import NEVER, UNKNOWN
+from step0_wandb.ranges.prompts import sharing_so_far
 
 if TYPE_CHECKING:
     from step0_wandb.ranges.cells import Bools, Ints
@@ -147,6 +148,9 @@ def _timeline(history: History, row: Ints, cells: Cells) -> Timeline:
         starts=cells.starts,
         ends=cells.starts + cells.counts,
         group=history.setups.metric[cells.codes],
+        shared=sharing_so_far(
+            history.prompt_set[row], history.between[row], history.candidate[row], history.setup[row]
+        ),
     )
 
 

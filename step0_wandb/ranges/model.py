@@ -98,7 +98,16 @@ def _rows(history: History, level: Ints, metric: Ints, settled: Bools) -> Rows:
     index = np.flatnonzero(history.candidate)
     index = index[sorted_order(level[index], history.y[index])]
     cells = Cells.of(level[index])
-    return Rows(index, history.y[index], history.healthy[index], settled[index], cells, metric[cells.codes])
+    return Rows(
+        index=index,
+        y=history.y[index],
+        healthy=history.healthy[index],
+        settled=settled[index],
+        cells=cells,
+        group=metric[cells.codes],
+        prompt_set=history.prompt_set[index],
+        between=history.between[index],
+    )
 
 
 def _model(history: History, covariate: Covariate, levels: Levels, fleet: Fleet) -> Model:

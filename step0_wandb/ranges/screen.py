@@ -14,6 +14,7 @@ import numpy as np
 
 from step0_wandb.ranges.cells import ROUNDING, moments_of, runs_of, take, without_itself
 from step0_wandb.ranges.prior import DEFAULT_SPREAD
+from step0_wandb.ranges.prompts import sharing
 from step0_wandb.ranges.spread import Spread
 from step0_wandb.ranges.tails import fit_tail, residuals_of
 from step0_wandb.records import ALPHA
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from step0_wandb.ranges.cells import Bools, Cells, Floats, Ints, Moments
     from step0_wandb.ranges.prior import Prior
+    from step0_wandb.ranges.prompts import Sharing
     from step0_wandb.ranges.spread import Tail
     from step0_wandb.ranges.taught import Taught
 
@@ -54,6 +56,9 @@ class Rows:
     cells : Cells
     group : ndarray of int, shape (cells,)
         The gap metric of each cell.
+    prompt_set : ndarray of int, shape (rows,)
+    between : ndarray of float, shape (rows,)
+        See `history.History`.
     """
 
     index: Ints
@@ -62,6 +67,15 @@ class Rows:
     settled: Bools
     cells: Cells
     group: Ints
+    prompt_set: Ints
+    between: Floats
+
+    def sharing(self, members: Bools) -> Sharing | None:
+        """Return what each row shares with the members of its cell."""
+        if not self.between.any():
+            return None
+        cell = self.cells.spread_ints(np.arange(self.cells.counts.size))
+        return sharing(self.prompt_set, self.between, members, cell)
 
     def only(self, chosen: Ints, row: Ints) -> Rows:
         """Return the chosen cells; `row` holds their rows."""
@@ -72,6 +86,8 @@ class Rows:
             self.settled[row],
             self.cells.only(chosen),
             self.group[chosen],
+            self.prompt_set[row],
+            self.between[row],
         )
 
 
@@ -139,7 +155,8 @@ def _inside(rows: Rows, members: Bools, spread: Spread) -> Bools:
     alone = others.n == 0
     others = others.where_some()
     group = rows.cells.spread_ints(rows.group)
-    half = spread.half_width(spread.scale(others, group), group)
+    scale = spread.widened(spread.scale(others, group), group, rows.sharing(members))
+    half = spread.half_width(scale, group)
     inside: Bools = (np.abs(rows.y - others.mean) <= half) | alone | rows.healthy
     kept = rows.cells.total(members & inside) > 0
     if not kept.all():

@@ -14,11 +14,17 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
+from step0_wandb.ranges.prompts import ASSUMED_DF
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from step0_wandb.ranges.cells import Bools, Floats, Ints, Moments
     from step0_wandb.ranges.prior import Prior
+    from step0_wandb.ranges.prompts import Sharing
+
+STEPS = 16
+"""Degrees of freedom are told apart this finely."""
 
 
 def combined_df(df: Floats, tail_df: Floats | float) -> Floats:
@@ -104,13 +110,32 @@ class Spread:
         variance = (self.df[group] * self.variance[group] + np.where(repeats, 0.0, runs.ss)) / df
         return Scale(own_df, df, np.sqrt(variance), np.sqrt(variance * (1 + 1 / runs.n)))
 
+    def widened(self, scale: Scale, group: Ints, shared: Sharing | None) -> Scale:
+        """Return the scale of runs on other prompts than those that they are compared with.
+
+        What the others' scatter does not show of the variance between prompt sets is added. The part of
+        the prior stands for the scatter of a whole fleet, which has it in it up to its own size.
+        """
+        if shared is None:
+            return scale
+        of_prior = self.df[group] / scale.df
+        hidden = (1 - of_prior) * (1 - shared.shown) * shared.variance
+        hidden += of_prior * np.maximum(shared.variance - self.variance[group], 0.0)
+        hidden *= shared.times
+        variance = scale.prediction**2
+        total = variance + hidden
+        # Degrees of freedom of a sum of two variances, after Satterthwaite (doi:10.2307/3002019).
+        df = total**2 / (variance**2 / scale.df + hidden**2 / ASSUMED_DF)
+        own_df = np.where(hidden > 0, np.floor((df - self.df[group]) * STEPS) / STEPS, scale.own_df)
+        return Scale(own_df, self.df[group] + own_df, scale.sigma, np.sqrt(total))
+
     def half_width(self, scale: Scale, group: Ints) -> Floats:
         """Return half the width of the range, in ln(gap)."""
         # Entries share few pairs of group and n, and a quantile is slow: look each pair up once.
-        pairs = scale.own_df.astype(np.int64) * self.df.size + group
+        pairs = np.rint(scale.own_df * STEPS).astype(np.int64) * self.df.size + group
         code, pair = pd.factorize(pairs)
         own_df, of = np.divmod(np.asarray(pair, dtype=np.int64), self.df.size)
-        return self._quantile(own_df.astype(np.float64), of)[code] * scale.prediction
+        return self._quantile(own_df / STEPS, of)[code] * scale.prediction
 
     def _quantile(self, own_df: Floats, group: Ints) -> Floats:
         df = self.df[group] + own_df

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from step0_wandb.ranges.cells import Bools, Floats, Ints, Moments
     from step0_wandb.ranges.history import Names
     from step0_wandb.ranges.model import Model
+    from step0_wandb.ranges.prompts import Sharing
     from step0_wandb.ranges.spread import Spread
 
 OWN_DF: Final = 5
@@ -44,7 +45,8 @@ def fit_ranges(
         on-policy setups; "vacuous" and "skipped" gaps enter no range), `fit` (False: never a member),
         `exact_failed` (True: only a member if labeled healthy), `accepted_at` (UTC; when a person
         accepted the setup's level), `entropy` (of the same row), `seed` and
-        `data` (bit-equal gaps of equal ones count once),
+        `data` (bit-equal gaps of equal ones count once; runs on other prompts may lie further apart, by
+        `prompts`, their number in the row),
         `gap_spread` (standard deviation of ln(gap) that is assumed of a gap metric at first; default 0.03), `verdict` (of an earlier judgment: runs
         that were healthy are not outvoted by what came later), `ppo_kl` and `ppo_kl_rule` ("learned": a trainer that cannot reach
         0). The order of the rows does not matter.
@@ -168,7 +170,7 @@ def range_table(model: Model, alpha: float) -> pd.DataFrame:
         "tail_df": spread.tail_df[group],
         "tail_scale": spread.tail_scale[group],
     }
-    frame = pd.DataFrame(columns, index=index)
+    frame = pd.DataFrame(columns, index=index).drop(columns="prediction")
     return frame[[*COLUMNS, *(name for name in frame.columns if name not in COLUMNS)]]
 
 
@@ -176,8 +178,12 @@ COLUMNS: Final = ("n", "center", "low", "high", "seen_low", "seen_high", "sigma"
 """What the table of ranges and the range of a run begin with."""
 
 
-def limits_of(others: Moments, spread: Spread, group: Ints, exact: Bools) -> dict[str, Floats]:
+def limits_of(
+    others: Moments, spread: Spread, group: Ints, exact: Bools, shared: Sharing | None = None
+) -> dict[str, Floats]:
     """Return center, limits and spread of ranges; NaN where nobody is a member, 0 where they must be.
+
+    ``prediction`` is the standard deviation of the next run about the center, in ln(gap).
 
     Parameters
     ----------
@@ -185,8 +191,10 @@ def limits_of(others: Moments, spread: Spread, group: Ints, exact: Bools) -> dic
         Of the members of each range.
     group : ndarray of int
         Entry of `spread` for each.
+    shared : Sharing, optional
+        How far the run that is judged by each shares its prompts with the members.
     """
-    scale = spread.scale(others.where_some(), group)
+    scale = spread.widened(spread.scale(others.where_some(), group), group, shared)
     half = spread.half_width(scale, group)
     with np.errstate(over="ignore"):
         limits = {
@@ -197,7 +205,7 @@ def limits_of(others: Moments, spread: Spread, group: Ints, exact: Bools) -> dic
         }
     none = others.n == 0
     limits = {name: np.where(exact, 0.0, np.where(none, np.nan, value)) for name, value in limits.items()}
-    return limits | {"df": np.where(none | exact, np.nan, scale.df)}
+    return limits | {"df": np.where(none | exact, np.nan, scale.df), "prediction": scale.prediction}
 
 
 def words(values: Names, index: pd.Index) -> pd.Series:

@@ -60,7 +60,8 @@ def residuals_of(rows: Rows, members: Bools, spread: Spread) -> Residuals:
     index = np.flatnonzero(members & (whole.n > 1) & ~spread.repeats(whole, group))
     y, group = rows.y[index], group[index]
     others = without_itself(y, np.ones(y.size, dtype=bool), take(whole, index))
-    scale = spread.scale(others, group)
+    shared = rows.sharing(members)
+    scale = spread.widened(spread.scale(others, group), group, shared and take(shared, index))
     return Residuals(
         group=group,
         value=(y - others.mean) / scale.prediction,
