@@ -8,7 +8,7 @@ from step0_wandb.checks.pages import documented_checks, page_of
 from step0_wandb.profiles import load_profiles
 from step0_wandb.profiles.metrics import BOUNDS
 from step0_wandb.profiles.observables import catalog
-from step0_wandb.profiles.profile import CLIP_FRAC_LIMIT
+from step0_wandb.profiles.schema import CLIP_FRAC_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
