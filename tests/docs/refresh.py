@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.docs import checks, reference
+from tests.docs import checks, limits, reference
 from tests.docs.pages import names_of_generated, pages, with_generated
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ PARTS = {
     "family-learned": lambda: checks.family("learned"),
     "frameworks": reference.frameworks,
     "json-fields": reference.run_fields,
+    "limits": limits.table,
     "settings": reference.settings,
     "settings-file": reference.settings_file,
     "switches": reference.switches,
