@@ -37,6 +37,7 @@ def words_of(text, folder=None):
         ('OPTS="--a 1"\nOPTS="$OPTS --b 2"\neval "train $OPTS"', "train --a 1 --b 2"),
         ("read -r -d '' CMD <<EOF\ntrain --a 1 \\\n --b 2\nEOF\nrun -- $CMD", "run -- train --a 1 --b 2"),
         ("bash -c 'train --a 1'", "train --a 1"),
+        ('srun -N 1 bash -lc "cd /x && train --a 1"', "train --a 1"),
         ("P=/m/Qwen3-4B/\ntrain ${P%/} ${P##*/}", "train /m/Qwen3-4B"),
         ("for i in 1 2; do train --seed $i; done", "train --seed ${i}"),
         ("train --a '${NOT}' > log.txt 2>&1", "train --a ${NOT}"),
@@ -49,6 +50,28 @@ def words_of(text, folder=None):
 )
 def test_what_is_known_of_a_command_is_followed_and_the_rest_stays_open(text, words):
     assert " ".join(words_of(text)) == words
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("bash examples/run.sh --b 2", "train --a 1 --b 2"),
+        ("sbatch ./examples/run.sh", "train --a 1"),
+        ("export A=3\nnohup bash examples/run.sh", "train --a 3"),
+        ("A=4 bash examples/run.sh --model $M", "train --a 4 --model ${M}"),
+        ("A=4\nbash examples/run.sh", "train --a 1"),
+        ("bash gone.sh --b 2", "bash gone.sh --b 2"),
+    ],
+)
+def test_a_script_that_calls_another_one_is_followed_with_its_arguments(call, words, tmp_path):
+    (tmp_path / "examples" / "deep").mkdir(parents=True)
+    (tmp_path / "examples" / "run.sh").write_text('train --a ${A:-1} "$@"\n')
+    assert " ".join(words_of(call, tmp_path / "examples" / "deep")) == words
+
+
+def test_scripts_that_call_each_other_come_to_an_end(tmp_path):
+    (tmp_path / "a.sh").write_text("bash a.sh $@\ntrain --a 1\n")
+    assert words_of("bash a.sh", tmp_path) == ["train", "--a", "1"]
 
 
 def test_a_sourced_script_is_read_where_it_lies_and_named_where_it_does_not(tmp_path):

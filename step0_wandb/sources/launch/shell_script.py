@@ -48,6 +48,10 @@ _OWN_FOLDER = re.compile(
 _DECLARATIONS = frozenset({"export", "declare", "local", "readonly", "typeset"})
 _SKIPPED = frozenset({"then", "do", "done", "{", "}", "!", "time", "else", "function", "fi", "esac"})
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
+_SHELLS = frozenset({"bash", "sh", "/bin/bash", "/bin/sh", "sbatch"})
+_SHELL_TEXT = re.compile(r"-\w*c")
+_HIGHEST = 8
+"""Folders above a script in which a script that it calls is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,8 @@ class ShellScript:
         self._statements = 0
         self._file = ""
         self._depth = 0
+        self._exported: set[str] = set()
+        self._arguments: tuple[Word, ...] | None = None
 
     def read(self, text: str, name: str) -> None:
         """Read a script's text."""
@@ -182,12 +188,18 @@ class ShellScript:
         if tokens[0].bare in _DECLARATIONS:
             for token in tokens[1:]:
                 self._assign(token)
+            if tokens[0].bare == "export":
+                self._exported |= set(map(_name_of, tokens[1:]))
             return
         while tokens and self._assign(tokens[0]):
+            if len(tokens) > 1:  # for the command behind it, which is its own process
+                self._exported.add(_name_of(tokens[0]))
             tokens = tokens[1:]
-        words = tuple(self._expanded(tokens))[:MOST_WORDS]
-        if not words:
-            return
+        if words := tuple(self._expanded(tokens))[:MOST_WORDS]:
+            self._command(words, tokens)
+
+    def _command(self, words: tuple[Word, ...], tokens: Sequence[Token]) -> None:
+        """Take what a command does to the script, or keep it with its words."""
         name = words[0].text
         here = next((token for token in tokens if token.here is not None), None)
         if name in ("source", ".") and len(words) > 1:
@@ -196,23 +208,42 @@ class ShellScript:
             self._values[words[-1].text] = self._joined(here.parts) if here else (Word(EXTRA),)
         elif name == "eval":
             self._nested(" ".join(word.text for word in words[1:]), tokens[0].line)
-        elif name in ("bash", "sh") and len(words) > 2 and "c" in words[1].text and words[1].text[0] == "-":  # noqa: PLR2004 - bash -c TEXT
-            self._nested(words[2].text, tokens[0].line)
+        elif (at := _shell_at(words)) is not None and _SHELL_TEXT.fullmatch(words[at + 1].text):
+            self._nested(words[at + 2].text, tokens[0].line)
+        elif (at := _script_at(words)) is not None and (path := self._called(words[at].text)):
+            self._nested(_text_of(path), tokens[0].line, path=path, arguments=words[at + 1 :])
         else:
             self.commands.append(Command(words, tokens[0].line, self._file))
 
-    def _nested(self, text: str, line: int) -> None:
-        """Read a text that the script gives to a shell."""
-        if self._depth < _DEEPEST:
-            self._depth += 1
-            reader = ShellScript(self._folder)
-            reader._depth, reader._values = self._depth, dict(self._values)
-            reader._statements = self._statements
-            for mark, sign in ((OPEN, "${"), (SHUT, "}")):
-                text = text.replace(mark, sign)
-            reader.read(text, self._file)
-            self.commands += (Command(found.words, line, found.file) for found in reader.commands)
-            self._depth -= 1
+    def _nested(
+        self, text: str, line: int, *, path: Path | None = None, arguments: tuple[Word, ...] | None = None
+    ) -> None:
+        """Read a text that the script gives to a shell, or another script that it calls with `arguments`."""
+        if self._depth >= _DEEPEST:
+            return
+        reader = ShellScript(path.parent if path else self._folder)
+        reader._depth, reader._statements = self._depth + 1, self._statements
+        reader._values = {
+            name: value for name, value in self._values.items() if path is None or name in self._exported
+        }
+        reader._exported, reader._arguments = set(self._exported), arguments
+        for mark, sign in ((OPEN, "${"), (SHUT, "}")):
+            text = text.replace(mark, sign)
+        reader.read(text, path.name if path else self._file)
+        self.notes += reader.notes
+        self.defaults |= reader.defaults
+        self.commands += (
+            Command(found.words, found.line if path else line, found.file) for found in reader.commands
+        )
+
+    def _called(self, text: str) -> Path | None:
+        """Return the script that a command starts; where it is started from is not known."""
+        if self._folder is None or is_open(text):
+            return None
+        places = [self._folder, *self._folder.parents[:_HIGHEST]]
+        found = (folder / text for folder in places if is_there(folder / text))
+        path = next(found, None)
+        return path if path and path.is_file() and path.stat().st_size <= MOST_BYTES else None
 
     def _source(self, text: str) -> None:
         if is_open(text) or self._folder is None:
@@ -225,7 +256,7 @@ class ShellScript:
             return
         folder, self._folder = self._folder, path.parent
         self._depth += 1
-        self.read(path.read_text(encoding="utf-8", errors="replace"), path.name)
+        self.read(_text_of(path), path.name)
         self._depth -= 1
         self._folder = folder
 
@@ -293,6 +324,8 @@ class ShellScript:
             return f"{self._folder}{own[1]}" if own and self._folder else opened("...")
         if part.kind == "arithmetic":
             return arithmetic(part.text, self._values)
+        if part.text in ("@", "*") and self._arguments is not None:
+            return self._arguments
         return self._variable(part.text)
 
     def _variable(self, text: str) -> Value:
@@ -332,3 +365,28 @@ class ShellScript:
         if default:
             self.defaults[name] = shown(default)
         return default or opened(name)
+
+
+def _shell_at(words: Sequence[Word]) -> int | None:
+    """Return the place of a shell that is given a text: ``srun ... bash -c TEXT``."""
+    return next((at for at, word in enumerate(words[:-2]) if word.text in _SHELLS), None)
+
+
+def _script_at(words: Sequence[Word]) -> int | None:
+    """Return the place of a script that is started, alone or by a shell."""
+    before = ""
+    for at, word in enumerate(words):
+        if word.text.endswith(_SCRIPTS) and (at == 0 or before in _SHELLS):
+            return at
+        before = word.text
+    return None
+
+
+def _name_of(token: Token) -> str:
+    """Return the name that a token assigns, or stands for."""
+    first = token.parts[0].text if token.parts else ""
+    return first.partition("=")[0].rstrip("+")
+
+
+def _text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
