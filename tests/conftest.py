@@ -48,7 +48,7 @@ def _nobody_waits_for_a_retry():
     clock = skipping_clock()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rate_limit, "RateLimiter", partial(rate_limit.RateLimiter, clock=clock))
-        patch.setattr(Download.__init__, "__defaults__", (clock.sleep,))
+        patch.setattr(Download.__init__, "__defaults__", ((), clock.sleep))
         yield
 
 

@@ -149,9 +149,14 @@ class Job:
         """Return what reading sources needs from outside."""
         from step0_wandb.wandb_api.credentials import Places
 
-        give_up_s = self.loaded.settings.server.give_up.total_seconds()
+        server = self.loaded.settings.server
         return Context(
-            Places.of(environment()), self.clock, give_up_s, at_most_s=self.at_most_s, progress=self.progress
+            Places.of(environment()),
+            self.clock,
+            server.give_up.total_seconds(),
+            at_most_s=self.at_most_s,
+            file_hosts=server.file_hosts,
+            progress=self.progress,
         )
 
 

@@ -109,7 +109,7 @@ class Installed:
             raise SourceError(f"{key_text(record.key)} is not on {account.server.base_url}")
         give_up_s = min(self.give_up_s, self.context.give_up_s)
         limits = HttpLimits(deadline_s=give_up_s, give_up_s=give_up_s, body_bytes=LARGEST)
-        download = Download(account, self.context.places.environ, limits)
+        download = Download(account, self.context.places.environ, limits, self.context.file_hosts)
         address = RemoteAddress(record.entity, record.project, record.run_id)
         client = replace(self.context, give_up_s=give_up_s).client()
         text = run_file(client, download, address, FILE)

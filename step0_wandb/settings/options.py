@@ -158,10 +158,14 @@ class ChecksSettings(_Table):
 
 
 class ServerSettings(_Table):
-    """How long a sync waits for a W&B server."""
+    """How long a sync waits for a W&B server, and where that may keep files."""
 
     give_up: Duration = Field(
         default=timedelta(seconds=120), description="How long to retry a failing request."
+    )
+    file_hosts: tuple[str, ...] = Field(
+        default=(),
+        description="More hosts that its files may be read from, next to its own domain and the clouds' object stores.",
     )
 
 

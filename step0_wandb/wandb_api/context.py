@@ -27,6 +27,8 @@ class Context:
         Seconds without a good page after which a source is given up; 0 asks once.
     at_most_s : float
         Seconds after which a client asks no more, whatever it is answered.
+    file_hosts : tuple of str
+        More hosts that files of the server may be read from.
     progress : callable
         Called with the source, the runs read so far, and the runs of the source where that is known.
     """
@@ -35,6 +37,7 @@ class Context:
     clock: Callable[[], datetime]
     give_up_s: float = 120.0
     at_most_s: float = 3600.0
+    file_hosts: tuple[str, ...] = ()
     progress: Callable[[str, int, int | None], None] = lambda _source, _runs, _total: None
 
     def server(self) -> Server:

@@ -55,11 +55,14 @@ class Download:
     ----------
     environ : mapping
         For proxies and CA bundle.
+    hosts : tuple of str
+        More hosts that the settings allow.
     """
 
     account: Account
     environ: Mapping[str, str] = field(repr=False)  # the key may be in it
     limits: HttpLimits
+    hosts: tuple[str, ...] = ()
     sleep: Callable[[float], None] = time.sleep
 
     def read(self, url: str) -> bytes:
@@ -108,8 +111,11 @@ class Download:
         signed = _SIGNATURES & {name.lower() for name, _ in parse_qsl(there.query)}
         if there.scheme not in {"https", base.scheme} or there.username or not signed:
             raise SourceError("the server points to an unsigned address on another host, which is not asked")
-        if not _is_storage(there.hostname or "", base.hostname or ""):
-            raise SourceError(f"the server points to {clean(there.netloc)}, which is not a known file store")
+        if there.hostname not in self.hosts and not _is_storage(there.hostname or "", base.hostname or ""):
+            raise SourceError(
+                f"the server points to {clean(there.netloc)}, which is not a known file store",
+                "If it is yours, add it to [server] file_hosts.",
+            )
         return headers
 
 

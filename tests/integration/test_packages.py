@@ -300,6 +300,20 @@ def test_files_are_read_from_the_servers_own_domain_and_from_object_stores_alone
     assert len(asked) == is_read
 
 
+def test_a_host_that_the_settings_allow_is_a_file_store_too(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(HttpTransport, "get", lambda _transport: asked.append(1) or Reply(200, {}, b"x"))
+    (tmp_path / "step0.toml").write_text('[server]\nfile_hosts = ["minio.lab.example.org"]\n')
+    context = Job(load_settings(cwd=tmp_path, environ={}), clock=lambda: NOW).context()
+    account = Account(Server("https://wandb.corp.net", "https://wandb.corp.net", "a test"), "k", "a test")
+    files = Download(account, {}, HttpLimits(), context.file_hosts)
+    assert files.read("https://minio.lab.example.org/f?X-Amz-Signature=a") == b"x"
+    with pytest.raises(SourceError) as refused:
+        files.read("https://other.example.org/f?X-Amz-Signature=a")
+    assert "[server] file_hosts" in refused.value.hint
+    assert len(asked) == 1
+
+
 def test_a_list_that_is_too_large_is_not_read_to_its_end():
     with WandbServer() as own:
         url = stored(own, b"x" * (1 << 21))

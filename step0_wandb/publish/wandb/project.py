@@ -81,6 +81,7 @@ def remote_project(address: RemoteAddress, context: Context) -> RemoteProject:
         patient=replace(context, give_up_s=min(context.give_up_s, LIGHT_S)).client(),
         once=replace(context, give_up_s=0.0).client(),
         environ=context.places.environ,
+        file_hosts=context.file_hosts,
     )
 
 

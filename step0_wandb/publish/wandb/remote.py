@@ -135,6 +135,8 @@ class RemoteProject:
         One that asks until it has an answer, and one that asks a single time.
     environ : mapping
         For proxies and CA bundle.
+    file_hosts : tuple of str
+        More hosts that the state may be read from.
     """
 
     address: RemoteAddress
@@ -142,6 +144,7 @@ class RemoteProject:
     patient: GraphQLClient
     once: GraphQLClient
     environ: Mapping[str, str] = field(repr=False)  # the key may be in it
+    file_hosts: tuple[str, ...] = ()
 
     def versions(self) -> list[Version]:
         """Return the newest versions of the state, the newest first; empty where there is none.
@@ -175,7 +178,7 @@ class RemoteProject:
         if version.url is None:
             raise DamagedStateError(f"the artifact {ARTIFACT} does not hold {FILE}")
         try:
-            return Download(self.account, self.environ, LIMITS).read(version.url)
+            return Download(self.account, self.environ, LIMITS, self.file_hosts).read(version.url)
         except RequestFailed as failure:
             if failure.fault is TOO_LARGE:
                 raise DamagedStateError(f"the state is larger than {LIMITS.body_bytes >> 20} MB") from None
