@@ -60,7 +60,11 @@ class Model:
 
 
 def fit_model(
-    runs: pd.DataFrame, broken_ratio: float, known: Mapping[str | None, Taught] | None = None
+    runs: pd.DataFrame,
+    broken_ratio: float,
+    known: Mapping[str | None, Taught] | None = None,
+    *,
+    either_side: bool = False,
 ) -> Model:
     """Find epochs, members, priors and tails in a frame of runs, see `fit_ranges`.
 
@@ -71,12 +75,14 @@ def fit_model(
     ----------
     known : mapping of str to Taught, optional
         What other setups have taught, by gap metric.
+    either_side : bool
+        Whether broken runs may lie lower as well as higher: true of other numbers than the gap.
     """
     history = read_history(runs)
     setups = history.setups
     default = [Taught(default=float(spread)) for spread in setups.spread]
     taught = [(known or {}).get(name, default[at]) for at, name in enumerate(setups.metrics)]
-    screen = partial(screen_fleet, taught=taught, known=known is not None)
+    screen = partial(screen_fleet, taught=taught, known=known is not None, either_side=either_side)
     rows = _rows(history, history.setup, setups.metric, history.was_healthy)
     fleet = screen(rows)
     covariate = fit_covariate(history, fleet, taught if known else ())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from step0_wandb.ranges.cells import ROUNDING, moments_of, runs_of, take, without_itself
+from step0_wandb.ranges.cells import ROUNDING, moments_of, runs_of, sorted_order, take, without_itself
 from step0_wandb.ranges.prior import DEFAULT_SPREAD
 from step0_wandb.ranges.prompts import sharing
 from step0_wandb.ranges.spread import Spread
@@ -35,6 +35,8 @@ the history that it is estimated from."""
 WINDOW: Final = 4 * DEFAULT_SPREAD + ROUNDING
 """Healthy runs of one setup lie this close, in ln(gap). A window of ln 1.4 was tried: two retries of a
 launch that is broken by a quarter then acquit each other."""
+CENTRAL, MEDIAN_TO_SD = 3.0, 1.4826
+"""Standard deviations of normal runs, and what the median distance from the median is of one."""
 MOST_ROUNDS: Final = 50
 
 
@@ -119,6 +121,28 @@ def lowest_window(rows: Rows) -> Bools:
     return (distance >= 0) & (distance <= WINDOW) | rows.healthy
 
 
+def near_median(rows: Rows) -> Bools:
+    """Return the members to start from where broken runs may lie on either side: those about the median."""
+    away, typical = about_median(rows.y, rows.cells)
+    reach = np.maximum(CENTRAL * MEDIAN_TO_SD * typical, WINDOW)
+    return (away <= rows.cells.spread(reach)) | rows.healthy
+
+
+def about_median(y: Floats, cells: Cells) -> tuple[Floats, Floats]:
+    """Return the distance of each row from its cell's median, and the median distance of each cell.
+
+    Parameters
+    ----------
+    y : ndarray of float, shape (rows,)
+        Ascending within each cell.
+    """
+    if not y.size:
+        return np.zeros(0), np.zeros(0)
+    away = np.abs(y - cells.spread(y[cells.starts + (cells.counts - 1) // 2]))
+    order = sorted_order(cells.spread_ints(np.arange(cells.counts.size)), away)
+    return away, away[order][cells.starts + cells.counts // 2]
+
+
 def _within_window(y: Floats, last: Ints, end: Ints) -> Bools:
     """Whether row `last` is of the same cell as each row and no further away than the window."""
     near: Bools = y[np.minimum(last, y.size - 1)] - y <= WINDOW
@@ -189,7 +213,9 @@ class Fleet:
     spread: Spread
 
 
-def screen_fleet(rows: Rows, taught: Sequence[Taught], *, known: bool = False) -> Fleet:
+def screen_fleet(
+    rows: Rows, taught: Sequence[Taught], *, known: bool = False, either_side: bool = False
+) -> Fleet:
     """Find the members of every cell and the prior and tail of each gap metric.
 
     Parameters
@@ -198,8 +224,10 @@ def screen_fleet(rows: Rows, taught: Sequence[Taught], *, known: bool = False) -
         What is known of each gap metric.
     known : bool
         Whether that was learned from other runs, so that the tails stay.
+    either_side : bool
+        Whether broken runs may lie lower as well as higher than healthy ones.
     """
-    members, tails = lowest_window(rows), [one.tail for one in taught]
+    members, tails = near_median(rows) if either_side else lowest_window(rows), [one.tail for one in taught]
     for turn in range(TURNS):
         priors, before = priors_of(rows, members, taught), tails
         if turn and not known:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from step0_wandb.ranges.cells import Moments
-from step0_wandb.ranges.prior import Prior, prior_of
+from step0_wandb.ranges.prior import prior_of
 from step0_wandb.ranges.spread import Spread, Tail
 from step0_wandb.records import SetupFit
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from step0_wandb.ranges.cells import Floats
     from step0_wandb.ranges.model import Model
+    from step0_wandb.ranges.prior import Prior
 
 
 NORMAL: Final = Tail()
@@ -64,19 +65,14 @@ class Taught:
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON, without the levels."""
-        prior = self.prior and [self.prior.df, self.prior.variance, self.prior.repeats_below]
         numbers = [self.tail.scale, self.tail.df, self.slope, self.reach, self.default]
-        return {"numbers": [str(number) for number in numbers], "prior": prior}
+        return {"numbers": [str(number) for number in numbers]}
 
     @classmethod
-    def from_document(
-        cls, document: Mapping[str, Any], variance: Sequence[float] = (), d: Sequence[float] = ()
-    ) -> Taught:
-        """Return what `document` made, with some levels."""
+    def from_document(cls, document: Mapping[str, Any]) -> Taught:
+        """Return what `document` made."""
         scale, df, slope, reach, default = map(float, document["numbers"])
-        levels = (np.array(variance, dtype=np.float64), np.array(d, dtype=np.float64))
-        prior = document["prior"]
-        return cls(Tail(scale, df), slope, reach, default, *levels, Prior(*prior) if prior else None)
+        return cls(Tail(scale, df), slope, reach, default)
 
 
 def taught_by(model: Model) -> dict[str | None, Taught]:
@@ -91,13 +87,6 @@ def taught_by(model: Model) -> dict[str | None, Taught]:
         )
         for at, name in enumerate(model.history.setups.metrics)
     }
-
-
-def prior_of_group(model: Model, group: int = 0) -> Taught:
-    """Return what is known of one gap metric of a model, with its prior as it stands."""
-    spread = model.fleet.spread
-    prior = Prior(float(spread.df[group]), float(spread.variance[group]), float(spread.repeats_below[group]))
-    return Taught(Tail(float(spread.tail_scale[group]), float(spread.tail_df[group])), prior=prior)
 
 
 def setup_fits(model: Model) -> list[SetupFit]:

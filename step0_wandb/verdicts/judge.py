@@ -268,7 +268,9 @@ def weigh(  # noqa: PLR0913 - three of them are settings, which callers pass tog
     if ranges is None:
         ranges = range_table(model, alpha)
     reference = Reference(by, broken_ratio)
-    learned = learned_checks(runs, alpha=observables_alpha, broken_ratio=broken_ratio, lessons=lessons)
+    learned = learned_checks(
+        runs, alpha=observables_alpha, broken_ratio=broken_ratio, spreads=lessons.spreads if lessons else None
+    )
     by = by.assign(**{name: column for check in learned for name, column in check.columns().items()})
     asked = [(check, check.judge(runs, reference)) for check in (*CHECKS, *history_free(runs), *learned)]
     outcomes = {check.name: result for check, result in asked if result is not None}

@@ -7,7 +7,7 @@ its center too; that lets nearly every setup be passed over before anything is f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -17,27 +17,32 @@ from step0_wandb.checks.base import SHARED
 from step0_wandb.checks.columns import numbers, texts
 from step0_wandb.checks.observables import LEARNED, grouped, names_in, rule_in, rules_of
 from step0_wandb.checks.outcomes import PASS, SKIPPED, WARN, Level, Outcomes, Why
+from step0_wandb.ranges.cells import Cells, sorted_order
 from step0_wandb.ranges.judging import judged_in
 from step0_wandb.ranges.model import fit_model
-from step0_wandb.ranges.taught import prior_of_group
+from step0_wandb.ranges.prior import FEW, Prior
+from step0_wandb.ranges.screen import MEDIAN_TO_SD, SCREEN_ALPHA, about_median
+from step0_wandb.ranges.taught import Taught
 from step0_wandb.records import OBSERVED
 from step0_wandb.text.formatting import count, number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
     from step0_wandb.checks.base import Facts, Reference, Sentence
     from step0_wandb.checks.observables import Group
-    from step0_wandb.ranges.model import Model
-    from step0_wandb.ranges.taught import Taught
-    from step0_wandb.verdicts.lessons import Lessons
 
     Floats = NDArray[np.float64]
 
 FEWEST = 3
 """Healthy runs that a comparison needs."""
+SHARE_SPREAD, STEPS = 0.3, 8
+"""What is assumed of the standard deviation: of the logit of a share, and how many of them of a logarithm
+are far."""
+PRIOR_DF, WIDER = 8.0, 1.5
+"""How surely, and by which steps more is assumed where most setups scatter more."""
 _EDGE = 1 / 512
 """Shares nearer to 0 or 1 than this are taken as this near: half an answer of a batch of 256."""
 
@@ -60,15 +65,15 @@ class LearnedCheck:
     center, n : ndarray of float, shape (n_runs,)
         The center of the healthy runs, on the scale of the number, and how many they are; NaN where
         there is nothing to compare with.
-    taught : Taught or None
-        What the fit has taught; None where there was none.
+    spreads : mapping of str to float
+        Standard deviation of the logarithm that was assumed of a setup, by the rule's name, scale and factor.
     """
 
     name: str
     outcomes: Outcomes
     center: Floats
     n: Floats
-    taught: Taught | None = None
+    spreads: Mapping[str, float] = field(default_factory=dict)
 
     _SENTENCES: ClassVar[Mapping[Why, Sentence]] = SHARED | {
         Why.ABOVE_RANGE: _far,
@@ -95,7 +100,7 @@ class LearnedCheck:
 
 
 def learned_checks(
-    runs: pd.DataFrame, *, alpha: float, broken_ratio: float, lessons: Lessons | None = None
+    runs: pd.DataFrame, *, alpha: float, broken_ratio: float, spreads: Mapping[str, float] | None = None
 ) -> tuple[LearnedCheck, ...]:
     """Compare every learned observable with the healthy runs of its setup.
 
@@ -104,68 +109,122 @@ def learned_checks(
     runs : DataFrame
         With ``exact_failed``: runs that fail a check teach nothing.
     alpha : float
-        The share of healthy runs that any of them may flag; it is divided over those that there are.
-    lessons : Lessons, optional
-        What other runs have taught.
+        The share of healthy runs that any of them may flag; it is divided over those that the run has.
+    spreads : mapping of str to float, optional
+        What a fit of more runs has found of how far setups scatter, see `LearnedCheck`.
     """
     groups = tuple(grouped(runs))
     names = [name for name in names_in(groups) if name.startswith(LEARNED)]
-    each = alpha / max(len(names), lessons.names if lessons else 0, 1)
-    known = lessons.observables if lessons else {}
+    asked = np.zeros(len(runs))
+    for name in names:
+        value = numbers(runs, OBSERVED + name)
+        for rule, where in rules_of(groups, name):
+            asked[where] += (rule.kind == "learned") & ~np.isnan(value[where])
+    each = alpha / np.maximum(asked, 1)
+    read = (_read(runs, name, groups) for name in names)
+    return tuple(_learn(one, runs, each, broken_ratio, _spreads(one, spreads)) for one in read)
 
-    def fit(part: pd.DataFrame, name: str) -> Model:
-        return fit_model(part, broken_ratio, {None: known[name]} if name in known else None)
 
-    return tuple(_learn(runs, name, each, fit, groups) for name in names)
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """One observable of all runs, and by which rule it is compared; one entry a run.
+
+    Attributes
+    ----------
+    value, scaled : ndarray of float
+        As logged, and on the scale of a gap: positive, its logarithm comparable.
+    setup : ndarray of object
+        Where the prompts count, with these.
+    kind : ndarray of object
+        Runs of one kind share what is assumed of their spread.
+    spread : mapping of str to float
+        Standard deviation of the logarithm of `scaled` that is assumed of each kind at least.
+    """
+
+    name: str
+    value: Floats
+    scaled: Floats
+    setup: NDArray[np.object_]
+    factor: Floats
+    share: NDArray[np.bool_]
+    kind: NDArray[np.object_]
+    spread: Mapping[str, float]
+    by_rule: NDArray[np.bool_]
 
 
-def _learn(
-    runs: pd.DataFrame,
-    name: str,
-    alpha: float,
-    fit: Callable[[pd.DataFrame, str], Model],
-    groups: tuple[Group, ...],
-) -> LearnedCheck:
+def _read(runs: pd.DataFrame, name: str, groups: tuple[Group, ...]) -> _Numbers:
     value = numbers(runs, OBSERVED + name).copy()
-    setup = texts(runs, "setup").copy()
-    factor, share = np.full(len(runs), np.nan), np.zeros(len(runs), bool)
-    result = Outcomes.blank(len(runs))
-    result.why[:] = Why.NOT_ASKED
+    setup = texts(runs, "setup").astype(object)
+    factor, kind = np.full(len(runs), np.nan), np.full(len(runs), None, dtype=object)
+    share, by_rule = np.zeros((2, len(runs)), dtype=bool)
+    spread = {}
     for rule, where in rules_of(groups, name):
         if rule.kind == "skipped":
-            result.set(where[~np.isnan(value[where])], SKIPPED, Why.BY_RULE)
+            by_rule[where] = ~np.isnan(value[where])
             value[where] = np.nan
             continue
         factor[where], share[where] = rule.factor, rule.scale == "share"
+        kind[where] = text = f"{name} {rule.scale} {rule.factor}"
+        spread[text] = SHARE_SPREAD if rule.scale == "share" else float(np.log(rule.factor)) / STEPS
         if rule.prompts:
             setup[where] = setup[where] + f" on {rule.prompts}"
     scaled = np.where(share, _odds(value), value)
-    usable = np.isfinite(scaled) & (scaled > 0)
+    return _Numbers(name, value, scaled, setup, factor, share, kind, spread, by_rule)
+
+
+def _spreads(of: _Numbers, known: Mapping[str, float] | None) -> dict[str, float]:
+    """Return how far the runs of a setup usually scatter, by kind, in steps that a few runs do not change.
+
+    So a verdict hardly depends on whether a whole store was judged or a part of it.
+    """
+    if known is not None:
+        return {kind: known.get(kind, least) for kind, least in of.spread.items()}
+    found = dict(of.spread)
+    for kind, least in of.spread.items():
+        at = np.flatnonzero((of.kind == kind) & np.isfinite(of.scaled) & (of.scaled > 0))
+        setup, y = pd.factorize(of.setup[at])[0].astype(np.int64), np.log(of.scaled[at])
+        order = sorted_order(setup, y)
+        cells = Cells.of(setup[order])
+        _, distance = about_median(y[order], cells)
+        measured = (cells.counts > FEWEST) & (distance > 0)
+        if measured.sum() >= FEW:
+            times = MEDIAN_TO_SD * float(np.median(distance[measured])) / least
+            found[kind] = least * WIDER ** max(int(np.log(times) / np.log(WIDER)), 0)
+    return found
+
+
+def _learn(
+    of: _Numbers, runs: pd.DataFrame, alpha: Floats, broken_ratio: float, spreads: Mapping[str, float]
+) -> LearnedCheck:
+    result = Outcomes.blank(len(runs))
+    result.why[:] = Why.NOT_ASKED
+    result.set(of.by_rule, SKIPPED, Why.BY_RULE)
+    usable = np.isfinite(of.scaled) & (of.scaled > 0)
     result.set(usable, SKIPPED, Why.NO_RANGE)
     center, n = np.full(len(runs), np.nan), np.full(len(runs), np.nan)
-    keys = pd.Series(setup)
     at = np.flatnonzero(usable)
     with np.errstate(invalid="ignore", divide="ignore"):
-        distance = np.where(share, value, np.log(scaled))[at]
-        least = np.where(share, factor, np.log(factor))[at]
-    enough, wide = _comparable(pd.factorize(keys[at])[0], numbers(runs, "gap")[at], distance, least)
+        distance = np.where(of.share, of.value, np.log(of.scaled))[at]
+        least = np.where(of.share, of.factor, np.log(of.factor))[at]
+    enough, wide = _comparable(pd.factorize(of.setup[at])[0], numbers(runs, "gap")[at], distance, least)
     result.set(at[enough], PASS, Why.NOTHING)
-    taught = None
     if wide.any():
         where = at[wide]
-        model = fit(_part(runs, keys, scaled, where), name)
-        taught = prior_of_group(model)
-        by = judged_in(model, None, alpha)
+        assumed: dict[str | None, Taught] = {
+            kind: Taught(prior=Prior(PRIOR_DF, spread**2)) for kind, spread in spreads.items()
+        }
+        by = judged_in(
+            fit_model(_part(runs, of, where), broken_ratio, assumed, either_side=True), None, SCREEN_ALPHA
+        )
         middle, known = by["center"].to_numpy(dtype=float), by["n"].to_numpy(dtype=float) >= FEWEST
-        shown = np.where(share[where], middle / (1 + middle), middle)
+        shown = np.where(of.share[where], middle / (1 + middle), middle)
         center[where], n[where] = shown, by["n"]
-        far = _is_far(value[where], shown, factor[where], share[where])
-        above = known & far & (scaled[where] > by["high"].to_numpy(dtype=float))
-        below = known & far & (scaled[where] < by["low"].to_numpy(dtype=float))
+        far = known & _is_far(of.value[where], shown, of.factor[where], of.share[where])
+        far &= by["p_value"].to_numpy(dtype=float) < alpha[where]
         result.set(where[known], PASS, Why.NOTHING)
-        result.set(where[above], WARN, Why.ABOVE_RANGE, level=Level.SUSPECT)
-        result.set(where[below], WARN, Why.BELOW_RANGE, level=Level.SUSPECT)
-    return LearnedCheck(name, result, center, n, taught)
+        result.set(where[far & (of.scaled[where] > middle)], WARN, Why.ABOVE_RANGE, level=Level.SUSPECT)
+        result.set(where[far & (of.scaled[where] < middle)], WARN, Why.BELOW_RANGE, level=Level.SUSPECT)
+    return LearnedCheck(of.name, result, center, n, spreads)
 
 
 def _comparable(
@@ -189,14 +248,15 @@ def _comparable(
     return enough, enough & (high - low >= least)[groups]
 
 
-def _part(runs: pd.DataFrame, keys: pd.Series, scaled: Floats, where: NDArray[np.intp]) -> pd.DataFrame:
+def _part(runs: pd.DataFrame, of: _Numbers, where: NDArray[np.intp]) -> pd.DataFrame:
     """Return some runs as the ranges take them, with the observable in the place of the gap."""
     label = texts(runs, "label")[where]
     label[label == ""] = None
     return pd.DataFrame(
         {
-            "setup": keys.to_numpy()[where],
-            "gap": scaled[where],
+            "setup": of.setup[where],
+            "gap": of.scaled[where],
+            "gap_metric": of.kind[where],
             "label": label,
             "exact_failed": runs["exact_failed"].to_numpy(dtype=bool)[where],
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,27 +18,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lessons:
-    """What is known of the gap metrics, and of the observables that are compared with those of other runs.
+    """What is known of the gap metrics.
 
     Attributes
     ----------
     gaps : mapping of str to Taught
         By gap metric.
-    observables : mapping of str to Taught
-        By name of the check.
-    names : int
-        Number of checks of that kind, over which alpha is divided.
+    spreads : mapping of str to float
+        How far setups scatter in the observables that are compared with those of other runs.
     """
 
     gaps: Mapping[str | None, Taught]
-    observables: Mapping[str, Taught] = field(default_factory=dict)
-    names: int = 0
+    spreads: Mapping[str, float]
 
     @classmethod
     def of(cls, judgment: Judgment) -> Lessons:
         """Return what a judgment of all runs has taught."""
-        found = {check.name: check.taught for check in judgment.learned if check.taught}
-        return cls(taught_by(judgment.model), found, len(judgment.learned))
+        spreads = {kind: spread for check in judgment.learned for kind, spread in check.spreads.items()}
+        return cls(taught_by(judgment.model), spreads)
 
     def with_fits(self, fits: Iterable[SetupFit]) -> Lessons:
         """Return the same with the levels of some setups, which are not among the runs to be judged."""
@@ -52,20 +49,15 @@ class Lessons:
 
     def document(self) -> dict[str, Any]:
         """Return them as JSON."""
-        return {
-            "gaps": [[metric, taught.document()] for metric, taught in self.gaps.items()],
-            "observables": {name: taught.document() for name, taught in self.observables.items()},
-            "names": self.names,
-        }
+        gaps = [[metric, taught.document()] for metric, taught in self.gaps.items()]
+        return {"gaps": gaps, "spreads": {kind: str(spread) for kind, spread in self.spreads.items()}}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Lessons:
         """Return what `document` made."""
-        return cls(
-            {metric: Taught.from_document(one) for metric, one in document["gaps"]},
-            {name: Taught.from_document(one) for name, one in document["observables"].items()},
-            document["names"],
-        )
+        gaps = {metric: Taught.from_document(one) for metric, one in document["gaps"]}
+        # A store of an earlier version has none: the defaults hold until everything is judged again.
+        return cls(gaps, {kind: float(spread) for kind, spread in document.get("spreads", {}).items()})
 
 
 def fits_of(judgment: Judgment) -> list[SetupFit]:

@@ -23,10 +23,22 @@ FINDER = Step0Finder(PROFILES)
 FLAG = {"check_weight_update_equal": True}
 
 
-def record(setup, number, gap, **config):
+def observed(setup, number):
+    """Return the other numbers of a row, as healthy runs of one setup scatter."""
+    off = np.random.default_rng([setup, number]).standard_normal(4)
+    return {
+        "train/grad_norm": 0.12 * float(np.exp(0.3 * off[0])),
+        "rollout/entropy": 0.4 * float(np.exp(0.2 * off[1])),
+        "rollout/response_len/mean": 900.0 * float(np.exp(0.3 * off[2])),
+        "rollout/truncated_ratio": float(1 / (1 + np.exp(2.5 - off[3]))),
+    }
+
+
+def record(setup, number, gap, *, logged=None, **config):
     name = f"s{setup}n{number}"
     model = f"/models/Model-{setup}B"
     row = {"train/step": 0.0, "train/ppo_kl": 0.0, "train/pg_clipfrac": 0.0, GAP: gap}
+    row |= observed(setup, number) | (logged or {})
     return RunRecord(
         *("team", "rl", name, name),
         created_at=NOW - timedelta(days=20) + timedelta(hours=number),
@@ -113,6 +125,32 @@ def test_one_new_run_has_its_setup_read_alone_and_leaves_what_judging_everything
 ):
     add(store, record(2, 99, gap))
     assert setups_read(monkeypatch, store, sync) == {"Model-2B"}
+    assert_as_if_judged_whole(store, sync)
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "flagged"),
+    [("train/grad_norm", 40.0, True), ("rollout/entropy", 6.0, True), ("rollout/entropy", 0.6, False)],
+)
+def test_other_numbers_of_the_row_are_judged_alike_however_the_store_is(store, sync, metric, value, flagged):
+    add(store, record(2, 99, 0.0145, logged={metric: value}))
+    sync(store)
+    (run,) = store.verdicts.iterate(keys=["team/rl/s2n99"])
+    assert (run.verdict == "suspect") == flagged
+    assert_as_if_judged_whole(store, sync)
+
+
+def test_a_setup_that_scatters_wildly_changes_no_verdict_of_another(store, sync):
+    add(store, record(2, 99, 0.0145, logged={"rollout/entropy": 1.6}))
+    sync(store)
+    before = everything(store)[1]
+    wild = [
+        record(8, number, 0.015, logged={"rollout/entropy": 0.4 * 3.0 ** (number % 4)}) for number in range(8)
+    ]
+    add(store, *wild)
+    sync(store)
+    after = everything(store)[1]
+    assert {key: after[key][0] for key in before} == {key: verdict for key, (verdict, _) in before.items()}
     assert_as_if_judged_whole(store, sync)
 
 

@@ -40,6 +40,22 @@ def test_a_larger_budget_flags_more():
     assert (few, many) == (0, 1)
 
 
+@pytest.mark.parametrize(("check", "factor"), [("learned:reward", 0.1), ("learned:grad_norm", 12.0)])
+def test_two_retries_of_a_broken_launch_accuse_no_healthy_run(check, factor):
+    runs = detection.fleet(12, 7, detection.np.random.default_rng(4))
+    odd = runs.index % 7 >= 5
+    runs.loc[odd, f"observed.{check}"] *= factor
+    flagged = weigh(runs).outcomes[check].level > 0
+    assert not flagged[~odd].any()
+    assert flagged[odd].mean() > 0.5
+
+
+def test_a_fleet_whose_setups_scatter_widely_stays_within_the_budget(monkeypatch):
+    wide = {name: 4 * spread for name, spread in detection.SPREADS.items()}
+    monkeypatch.setattr(detection, "SPREADS", wide)
+    assert detection.share_flagged(3, 100) <= detection.MOST_FLAGGED
+
+
 # ── bounds as settings ──────────────────────────────────────────────────────
 
 
