@@ -8,6 +8,7 @@ from step0_wandb.checks.base import SHARED, text_in
 from step0_wandb.checks.columns import numbers, texts
 from step0_wandb.checks.gap import OWN_RANGES
 from step0_wandb.checks.outcomes import FAIL, PASS, WARN, Level, Outcomes, Why
+from step0_wandb.records import CONTRADICTION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from step0_wandb.checks.base import Facts, Reference, Sentence
-
-
-CONTRADICTION = "its config contradicts itself: "
-"""How the reason begins; the cause follows."""
 
 
 class ConfigCheck:

@@ -14,7 +14,7 @@ import numpy as np
 from step0_wandb.checks.base import SHARED
 from step0_wandb.checks.columns import numbers
 from step0_wandb.checks.outcomes import FAIL, PASS, SKIPPED, Level, Outcomes, Why
-from step0_wandb.records import OBSERVED
+from step0_wandb.records import LEARNED, OBSERVED
 from step0_wandb.text.formatting import number
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ COLUMN = "observables"
 """The column of a frame that holds the rules of each run."""
 BOUND = "bound:"
 """How the names of the absolute bounds begin."""
-LEARNED = "learned:"
-"""How the names of the checks begin that need the setup's other runs."""
 
 
 def rules_of(groups: Iterable[Group], name: str) -> Iterator[tuple[ObservableRule, NDArray[np.intp]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from step0_wandb.checks.contradiction import CONTRADICTION
+from step0_wandb.records import CONTRADICTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

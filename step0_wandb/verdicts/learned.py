@@ -15,7 +15,7 @@ import pandas as pd
 
 from step0_wandb.checks.base import SHARED
 from step0_wandb.checks.columns import numbers, texts
-from step0_wandb.checks.observables import LEARNED, grouped, names_in, rule_in, rules_of
+from step0_wandb.checks.observables import grouped, names_in, rule_in, rules_of
 from step0_wandb.checks.outcomes import PASS, SKIPPED, WARN, Level, Outcomes, Why
 from step0_wandb.ranges.cells import Cells, sorted_order
 from step0_wandb.ranges.judging import judged_in
@@ -23,7 +23,7 @@ from step0_wandb.ranges.model import fit_model
 from step0_wandb.ranges.prior import FEW, Prior
 from step0_wandb.ranges.screen import MEDIAN_TO_SD, SCREEN_ALPHA, about_median
 from step0_wandb.ranges.taught import Taught
-from step0_wandb.records import OBSERVED
+from step0_wandb.records import LEARNED, OBSERVED
 from step0_wandb.text.formatting import count, number
 
 if TYPE_CHECKING:

@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
-from step0_wandb.checks.observables import LEARNED
 from step0_wandb.plots.layout import STANDINGS
 from step0_wandb.profiles.observables import catalog
 from step0_wandb.publish.causes import shared_causes, together
 from step0_wandb.publish.html.chart import draw, gravity, standing
-from step0_wandb.records import ALIVE, FLAGGED
+from step0_wandb.records import ALIVE, FLAGGED, LEARNED
 from step0_wandb.text.formatting import count
 
 if TYPE_CHECKING:
