@@ -20,8 +20,8 @@ from tests.support.wandb_server import WandbServer
 
 WRITES = 42
 """Requests by which the first sync of the project changes something."""
-EVERY = 7
-"""By default each seventh write is cut off, which meets every stage; all of them need a quarter of an hour."""
+EVERY = 14
+"""By default a write of the report, of the tables and of the state is cut off; all need a quarter of an hour."""
 KILLS = [(0, "reset", "kept"), (0, "reset", "lost")] + [
     pytest.param(
         number,
