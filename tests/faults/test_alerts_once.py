@@ -46,6 +46,13 @@ DELIVERED = {
 """Where people find which alert."""
 
 
+AROUND = [
+    pytest.param("reset", id="before", marks=pytest.mark.full_grid),
+    pytest.param("lost-reset", id="after"),
+]
+"""Killed after a request was executed leaves what killed before the next one leaves: by default once is enough."""
+
+
 def at_each(case):
     """Yield each moment of a case; by default those of the first request of each kind alone."""
     for number, asked in enumerate(REQUESTS[case], start=1):
@@ -143,7 +150,7 @@ def test_an_undisturbed_sync_asks_what_is_disturbed_below(lab, case):
     assert lab.delivered() == DELIVERED[case]
 
 
-@pytest.mark.parametrize("fault", ["reset", "lost-reset"], ids=["before", "after"])
+@pytest.mark.parametrize("fault", AROUND)
 @pytest.mark.parametrize(("case", "number"), [*at_each("single"), *at_each("digest")])
 def test_killed_around_a_request_a_sync_and_the_next_deliver_each_alert_once(lab, case, number, fault):
     lab.kill_at(number, fault)
@@ -161,7 +168,7 @@ def test_killed_around_a_request_a_sync_and_the_next_deliver_each_alert_once(lab
     assert lab.mutations() == []
 
 
-@pytest.mark.parametrize("fault", ["reset", "lost-reset"], ids=["before", "after"])
+@pytest.mark.parametrize("fault", AROUND)
 @pytest.mark.parametrize(
     ("case", "number"),
     [

@@ -43,7 +43,9 @@ def grid():
     for asked in (*READING, *WRITING):
         for at, kind in enumerate(sorted(KINDS)):
             for times in ("once", "for ever"):
-                is_short = asked in READING and (times == "for ever" or (asked == "Step0Page" and at % 4 == 0))
+                is_short = asked in READING and (
+                    times == "for ever" or (asked == "Step0Page" and at % 4 == 0)
+                )
                 marks = [] if is_short else [pytest.mark.full_grid]
                 yield pytest.param(asked, kind, times, marks=marks, id=f"{asked}-{kind}-{times}")
 

@@ -443,7 +443,14 @@ mutation V($title: String, $description: String, $spec: String!) {
 """
 
 
-@pytest.mark.parametrize("fault", ["lost", "lost-reset", "502", "truncated", "hang"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "lost-reset",
+        "502",
+        *(pytest.param(fault, marks=pytest.mark.full_grid) for fault in ("lost", "truncated", "hang")),
+    ],
+)
 def test_a_lost_answer_makes_no_second_report(lab, server, fault):
     lab.flags["report.wandb"] = "same"
     server.faults.hang_s = 0.2
