@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 BATCH_SIZE, SMALL_BATCH_SIZE = 25, 100
 """Runs of one request; the larger where little is asked of each."""
 FAILING_S = 60.0
-"""Seconds that one source spends on runs that fail; behind it, what fails is left to the next sync."""
+"""Seconds that a sync spends on runs that fail, all sources together; then what fails is left to the next one."""
 _ONCE = RetryPolicy(attempts=1)
 _SURELY_POISONED = RetryPolicy(attempts=2)
 """For a failing run that is not the first: the server has shown that it is the run that fails."""
@@ -85,13 +85,10 @@ class ProjectClient:
     ----------
     batch_size : int
         Runs asked for by name at one time; 1 once the server has refused more.
-    failing_s : float
-        Seconds spent on requests that failed.
     """
 
     def __init__(self, client: GraphQLClient, address: RemoteAddress) -> None:
         self.batch_size = SMALL_BATCH_SIZE
-        self.failing_s = 0.0
         self._read = self._poisoned = 0
         self.client = client
         self._address = address
@@ -167,7 +164,7 @@ class ProjectClient:
                     result.lost.append(LostRun(part[0].name, ODD_RUN.format("an answer of another shape")))
                     continue
             except RequestFailed as failure:
-                self.failing_s += self.client.now() - began
+                self.client.limiter.spend_on_failing(self.client.now() - began)
                 needed = ("config", "history", "sampledHistory") if whole else ("history", "sampledHistory")
                 left = _take(result, part, usable(failure), strict=needed)
                 if left and (len(part) == 1 or self._is_over(failure)):
@@ -184,13 +181,19 @@ class ProjectClient:
     def _retries(self, part: Sequence[RunQuery], retry: RetryPolicy) -> RetryPolicy:
         if not self._read:  # the server has given nothing yet: it may be the server that fails
             return PAGE if len(part) > 1 else retry
-        if self.failing_s > FAILING_S or len(part) > 1:  # halves are as good as another attempt
+        if (
+            self.client.limiter.failing_s > FAILING_S or len(part) > 1
+        ):  # halves are as good as another attempt
             return _ONCE
         return _SURELY_POISONED if self._poisoned and retry is ONE_RUN else retry
 
     def _is_over(self, failure: RequestFailed) -> bool:
         """Return whether no more time goes to failing runs, on a server that gives others."""
-        return bool(self._read) and self.failing_s > FAILING_S and failure.fault is not BAD_REQUEST
+        return (
+            bool(self._read)
+            and self.client.limiter.failing_s > FAILING_S
+            and failure.fault is not BAD_REQUEST
+        )
 
     def _lose(self, result: RunBatch, runs: Sequence[RunQuery], failure: RequestFailed) -> None:
         """Note runs as lost; of a single one, once it is sure that the server is up and the run is there."""

@@ -91,6 +91,8 @@ class GraphQLClient:
         Requests sent, retries included.
     bytes_read : int
         Size of the answers, unpacked.
+    limiter : RateLimiter
+        As given.
     """
 
     def __init__(
@@ -105,7 +107,7 @@ class GraphQLClient:
         self.server = account.server
         self.requests = 0
         self.bytes_read = 0
-        self._limiter = limiter
+        self.limiter = limiter
         self._limits = limits
         self._secrets = (account.key, account.basic_auth)
         headers = {
@@ -162,7 +164,7 @@ class GraphQLClient:
                 wait_s = self._wait_s(failure, attempt)
                 if self.waited_too_long(wait_s):
                     raise self._time_to_give_up(failure) from None
-                self._limiter.clock.sleep(wait_s)
+                self.limiter.clock.sleep(wait_s)
         raise AssertionError
 
     def fetch(
@@ -193,7 +195,7 @@ class GraphQLClient:
 
     def now(self) -> float:
         """Return monotonic seconds."""
-        return self._limiter.clock.now()
+        return self.limiter.clock.now()
 
     def _time_to_give_up(self, failure: RequestFailed) -> Step0Error:
         error = self.error(failure)
@@ -201,13 +203,13 @@ class GraphQLClient:
         return error
 
     def _once(self, body: bytes) -> Mapping[str, Any]:
-        with self._limiter.slot():
+        with self.limiter.slot():
             self.requests += 1
             reply = self._transport.post(body)
         self.bytes_read += len(reply.body)
-        wait_s = _asked_to_wait(reply.headers, self._limiter.clock.today)
+        wait_s = _asked_to_wait(reply.headers, self.limiter.clock.today)
         if wait_s is not None and reply.headers.get("ratelimit-remaining", "1").strip() == "0":
-            self._limiter.hold(min(wait_s, self._limits.give_up_s, _LONGEST_HOLD_S))
+            self.limiter.hold(min(wait_s, self._limits.give_up_s, _LONGEST_HOLD_S))
         if fault := fault_of_status(reply.status):
             raise RequestFailed(fault, self._detail(fault, reply), wait_s=wait_s)
         return self._data(reply.body)
@@ -256,10 +258,10 @@ class GraphQLClient:
     def _wait_s(self, failure: RequestFailed, attempt: int) -> float:
         """Return how long to wait: as the server asks, else doubling, with a random spread."""
         if failure.wait_s is not None:
-            self._limiter.hold(min(failure.wait_s, self._limits.give_up_s))
+            self.limiter.hold(min(failure.wait_s, self._limits.give_up_s))
             return failure.wait_s
         wait_s = min(_FIRST_WAIT_S * 2.0**attempt, _LONGEST_WAIT_S)
-        return wait_s * (0.75 + 0.5 * self._limiter.clock.chance())
+        return wait_s * (0.75 + 0.5 * self.limiter.clock.chance())
 
 
 def _asked_to_wait(headers: Mapping[str, str], today: Callable[[], datetime]) -> float | None:

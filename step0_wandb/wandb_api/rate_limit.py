@@ -45,10 +45,16 @@ class RateLimiter:
         Most requests under way at one time.
     per_second : float
         Most requests started in a second.
+
+    Attributes
+    ----------
+    failing_s : float
+        Seconds that the clients together have spent on runs that fail, while the server gives others.
     """
 
     def __init__(self, *, in_flight: int = 4, per_second: float = 20.0, clock: Clock | None = None) -> None:
         self.clock = clock or Clock()
+        self.failing_s = 0.0
         self._slots = threading.BoundedSemaphore(in_flight)
         self._interval_s = 1 / per_second
         self._lock = threading.Lock()
@@ -69,3 +75,8 @@ class RateLimiter:
         """Start no request of any source for so many seconds: the server asked for it."""
         with self._lock:
             self._next = max(self._next, self.clock.now() + seconds)
+
+    def spend_on_failing(self, seconds: float) -> None:
+        """Note seconds spent on runs that fail."""
+        with self._lock:
+            self.failing_s += seconds

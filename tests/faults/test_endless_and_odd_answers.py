@@ -9,10 +9,11 @@ import pytest
 
 from step0_wandb.errors import SourceError
 from step0_wandb.wandb_api import queries
+from step0_wandb.wandb_api.batches import FAILING_S
 from step0_wandb.wandb_api.control import RunControl
 from step0_wandb.wandb_api.http import HttpLimits, Reply
 from step0_wandb.wandb_api.paging import Listing
-from tests.support.server_source import START, Lab
+from tests.support.server_source import START, Lab, MemoryStore
 from tests.support.wandb_server import ENDLESS, WandbServer
 
 RUNS = 24
@@ -132,6 +133,25 @@ def test_a_quarter_of_poisoned_runs_costs_a_bounded_time_and_no_good_run(lab, ki
     assert lab.time.now < 120
     assert lab.store.runs.keys() == {f"r{i:02}" for i in range(RUNS)} | {f"s{i:02}" for i in range(96)} - bad
     assert {problem.where for problem in lab.store.problems} == {f"lab/rl/{name}" for name in bad}
+
+
+def test_the_minute_for_runs_that_fail_is_one_for_all_sources_of_a_sync(lab):
+    bad = {f"r{index:02}" for index in range(1, RUNS, 3)}
+    for name in bad:
+        lab.server.faults.poison(name, fields=["history"])
+    lab.page_size = 6
+    requests = {}
+    for spent_s in (0.0, FAILING_S + 1):
+        lab.store = MemoryStore(lab.finder)
+        pages = lab.pages()
+        lab.source.client.limiter.spend_on_failing(spent_s)  # by the other sources of the sync
+        take(lab, pages)
+        requests[spent_s] = lab.source.client.requests
+        named = {problem.where.rpartition("/")[2] for problem in lab.store.problems}
+        assert bad <= named
+        assert lab.store.runs.keys() | named == {f"r{index:02}" for index in range(RUNS)}
+    fresh, over = requests.values()
+    assert over < fresh / 2
 
 
 def test_what_was_left_for_the_next_sync_is_read_by_it(lab, monkeypatch):
