@@ -15,34 +15,39 @@ from step0_wandb.text import json_documents
 NO_STEP0 = 8
 
 
+_Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="A run directory, a .wandb file, entity/project/run_id, a stored run's id, a console log, or - for "
+        "stdin.",
+    ),
+]
+_EveryRollout = Annotated[
+    bool,
+    typer.Option(
+        "--every-rollout",
+        help="Also judge the first step of each rollout, and the gap after the first update.",
+    ),
+]
+_Setup = Annotated[
+    str | None,
+    typer.Option(
+        "--setup",
+        metavar="TEXT",
+        help="Judge a console log by the range of this setup.",
+        autocompletion=completion.setups,
+    ),
+]
+
+
 @without("dry_run")
 def check(
     session: Session,
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SOURCE",
-            help="A run directory, a .wandb file, entity/project/run_id, a stored run's id, a console log, or - for "
-            "stdin.",
-        ),
-    ],
+    source: _Source,
     *,
-    every_rollout: Annotated[
-        bool,
-        typer.Option(
-            "--every-rollout",
-            help="Also judge the first step of each rollout, and the gap after the first update.",
-        ),
-    ] = False,
-    setup: Annotated[
-        str | None,
-        typer.Option(
-            "--setup",
-            metavar="TEXT",
-            help="Judge a console log by the range of this setup.",
-            autocompletion=completion.setups,
-        ),
-    ] = None,
+    every_rollout: _EveryRollout = False,
+    setup: _Setup = None,
     summary: SummaryFile = None,
 ) -> None:
     """Judge one run against the store's ranges; write nothing.

@@ -24,65 +24,67 @@ if TYPE_CHECKING:
     from step0_wandb.records import Json, JudgedRun
 
 
+_Run = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="entity/project/run_id, a run directory, or entity/project with --group or --name.",
+    ),
+]
+_Timeout = Annotated[str, typer.Option("--timeout", metavar="SPAN", help="How long to wait for step 0.")]
+_Group = Annotated[
+    str | None,
+    typer.Option("--group", metavar="G", help="Take the newest run whose group equals G or starts with G_."),
+]
+_Name = Annotated[
+    str | None,
+    typer.Option("--name", metavar="N", help="Take the newest run whose name equals N or starts with N_."),
+]
+_Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="SPAN",
+        help="Consider runs created since then (a duration or a date), ended ones too. Default: 5m, and runs that had "
+        "ended are ignored.",
+    ),
+]
+_Rollouts = Annotated[
+    int,
+    typer.Option(
+        "--rollouts",
+        metavar="N",
+        min=1,
+        help="Wait for the first step of N rollouts; 2 shows whether the engine got the new weights.",
+    ),
+]
+_Stop = Annotated[
+    bool,
+    typer.Option("--stop", help="Ask W&B to stop a run that is broken, or whose config contradicts itself."),
+]
+_OnBroken = Annotated[
+    str | None,
+    typer.Option(
+        "--on-broken",
+        metavar="CMD",
+        help="Run this command if the run is broken, after --stop. It gets STEP0_RUN, STEP0_VERDICT, STEP0_REASON, "
+        "STEP0_URL and STEP0_STOPPED (yes or no) in its environment.",
+    ),
+]
+
+
 @without("dry_run")
 def gate(  # noqa: PLR0913 - one parameter an option
     session: Session,
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN",
-            help="entity/project/run_id, a run directory, or entity/project with --group or --name.",
-        ),
-    ],
+    run: _Run,
     *,
-    timeout: Annotated[
-        str, typer.Option("--timeout", metavar="SPAN", help="How long to wait for step 0.")
-    ] = "60m",
-    group: Annotated[
-        str | None,
-        typer.Option(
-            "--group", metavar="G", help="Take the newest run whose group equals G or starts with G_."
-        ),
-    ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option(
-            "--name", metavar="N", help="Take the newest run whose name equals N or starts with N_."
-        ),
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--since",
-            metavar="SPAN",
-            help="Consider runs created since then (a duration or a date), ended ones too. Default: 5m, and runs that had "
-            "ended are ignored.",
-        ),
-    ] = None,
-    rollouts: Annotated[
-        int,
-        typer.Option(
-            "--rollouts",
-            metavar="N",
-            min=1,
-            help="Wait for the first step of N rollouts; 2 shows whether the engine got the new weights.",
-        ),
-    ] = 1,
-    stop: Annotated[
-        bool,
-        typer.Option(
-            "--stop", help="Ask W&B to stop a run that is broken, or whose config contradicts itself."
-        ),
-    ] = False,
-    on_broken: Annotated[
-        str | None,
-        typer.Option(
-            "--on-broken",
-            metavar="CMD",
-            help="Run this command if the run is broken, after --stop. It gets STEP0_RUN, STEP0_VERDICT, STEP0_REASON, "
-            "STEP0_URL and STEP0_STOPPED (yes or no) in its environment.",
-        ),
-    ] = None,
+    timeout: _Timeout = "60m",
+    group: _Group = None,
+    name: _Name = None,
+    since: _Since = None,
+    rollouts: _Rollouts = 1,
+    stop: _Stop = False,
+    on_broken: _OnBroken = None,
     summary: SummaryFile = None,
 ) -> None:
     """Wait for the step 0 of a live run and judge it. Only exit code 3 says "broken".
@@ -102,9 +104,8 @@ def gate(  # noqa: PLR0913 - one parameter an option
     except KeyboardInterrupt:
         output.tell(f"Interrupted while waiting for {run}; the run was not touched.")
         raise typer.Exit(INTERRUPTED) from None
-    if not session.as_json:
-        for policy in policies:
-            output.print_run(policy, output.console())
+    for policy in () if session.as_json else policies:
+        output.print_run(policy, output.console())
     broken = next((one for one in policies if one.must_stop), None)
     stopped = stop_run(broken, job, patience) if stop and broken else None
     if stopped:
@@ -115,12 +116,14 @@ def gate(  # noqa: PLR0913 - one parameter an option
         output.print_json(_document(policies, stopped))
     headline = f"{title_of(policies[0])} is {policies[0].verdict}"
     is_written = append_summary(summary, headline, policies, session)
-    fail_on = session.fail_on or FailOn.broken
-    if any(map(fail_on.hit_by, policies)) or (broken and fail_on is not FailOn.never):
-        raise typer.Exit(VERDICT)
-    if policies[0].verdict in ("pending", "no-step0"):
-        raise typer.Exit(NO_STEP0)
-    raise typer.Exit(0 if is_written else PARTLY)
+    code = _exit_code(policies, session.fail_on or FailOn.broken, must_stop=broken is not None)
+    raise typer.Exit(code or (0 if is_written else PARTLY))
+
+
+def _exit_code(policies: Sequence[JudgedRun], fail_on: FailOn, *, must_stop: bool) -> int:
+    if any(map(fail_on.hit_by, policies)) or (must_stop and fail_on is not FailOn.never):
+        return VERDICT
+    return NO_STEP0 if policies[0].verdict in ("pending", "no-step0") else 0
 
 
 def _newest(session: Session, group: str | None, name: str | None, since: str | None) -> Newest:

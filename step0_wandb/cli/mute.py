@@ -14,19 +14,21 @@ from step0_wandb.cli.session import Session, without  # noqa: TC001 - typer read
 from step0_wandb.errors import UsageError
 from step0_wandb.text.formatting import clean, when
 
+_Span = Annotated[str | None, typer.Option("--for", metavar="SPAN", help="For how long, such as 12h or 7d.")]
+_Until = Annotated[
+    str | None, typer.Option("--until", metavar="DATE", help="Until when, such as 2027-01-01.")
+]
+_Clear = Annotated[bool, typer.Option("--clear", help="Unmute the setup.")]
+
 
 @without("as_json", "fail_on", "quiet", "verbose")
 def mute(
     session: Session,
     setup: Setup,
-    span: Annotated[
-        str | None, typer.Option("--for", metavar="SPAN", help="For how long, such as 12h or 7d.")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", metavar="DATE", help="Until when, such as 2027-01-01.")
-    ] = None,
+    span: _Span = None,
+    until: _Until = None,
     *,
-    clear: Annotated[bool, typer.Option("--clear", help="Unmute the setup.")] = False,
+    clear: _Clear = False,
 ) -> None:
     """Mute the alerts of a setup for a while.
 

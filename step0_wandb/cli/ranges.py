@@ -21,18 +21,21 @@ FEW = 4
 """With fewer lone setups there is no note about what splits them."""
 
 
+_Setup = Annotated[
+    str | None,
+    typer.Option(
+        "--setup",
+        metavar="TEXT",
+        help="Only setups whose label contains this text.",
+        autocompletion=completion.setups,
+    ),
+]
+
+
 @without("dry_run", "fail_on")
 def ranges(
     session: Session,
-    setup: Annotated[
-        str | None,
-        typer.Option(
-            "--setup",
-            metavar="TEXT",
-            help="Only setups whose label contains this text.",
-            autocompletion=completion.setups,
-        ),
-    ] = None,
+    setup: _Setup = None,
 ) -> None:
     """Show each setup's range: where the gap of its next healthy run is expected.
 

@@ -32,61 +32,64 @@ CSV_COLUMNS = (
 )
 
 
+_Verdict = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--verdict",
+        metavar="V,V",
+        help="Only these verdicts, such as broken,suspect.",
+        autocompletion=completion.verdicts,
+    ),
+]
+_Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="WHEN",
+        help="Only runs created since then: 24h, 7d or a date such as 2026-11-30.",
+    ),
+]
+_User = Annotated[str | None, typer.Option("--user", metavar="NAME", help="Only runs of this user.")]
+_Setup = Annotated[
+    str | None,
+    typer.Option(
+        "--setup",
+        metavar="TEXT",
+        help="Only setups whose label contains this text.",
+        autocompletion=completion.setups,
+    ),
+]
+_Project = Annotated[
+    str | None,
+    typer.Option("--project", metavar="P", help="Only runs of this project: entity/project, or its name."),
+]
+_Sort = Annotated[
+    Order, typer.Option("--sort", help="Order: the worst verdict, the newest, or the largest first.")
+]
+_Limit = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Show only the first N.")]
+_Everything = Annotated[bool, typer.Option("--all", help="Also show runs of no known framework.")]
+_AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
+
+
 @without("dry_run")
 def runs(  # noqa: PLR0913 - one parameter an option
     session: Session,
     *,
-    verdict: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--verdict",
-            metavar="V,V",
-            help="Only these verdicts, such as broken,suspect.",
-            autocompletion=completion.verdicts,
-        ),
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--since",
-            metavar="WHEN",
-            help="Only runs created since then: 24h, 7d or a date such as 2026-11-30.",
-        ),
-    ] = None,
-    user: Annotated[
-        str | None, typer.Option("--user", metavar="NAME", help="Only runs of this user.")
-    ] = None,
-    setup: Annotated[
-        str | None,
-        typer.Option(
-            "--setup",
-            metavar="TEXT",
-            help="Only setups whose label contains this text.",
-            autocompletion=completion.setups,
-        ),
-    ] = None,
-    project: Annotated[
-        str | None,
-        typer.Option(
-            "--project", metavar="P", help="Only runs of this project: entity/project, or its name."
-        ),
-    ] = None,
-    sort: Annotated[
-        Order, typer.Option("--sort", help="Order: the worst verdict, the newest, or the largest first.")
-    ] = "verdict",
-    limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=1, help="Show only the first N.")
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also show runs of no known framework.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    verdict: _Verdict = None,
+    since: _Since = None,
+    user: _User = None,
+    setup: _Setup = None,
+    project: _Project = None,
+    sort: _Sort = "verdict",
+    limit: _Limit = None,
+    everything: _Everything = False,
+    as_csv: _AsCsv = False,
 ) -> None:
     """List runs and their verdicts, worst first.
 
     Example: step0-wandb runs --verdict broken,suspect --since 7d
     """
-    names = [name.strip() for text in verdict or () for name in text.split(",") if name.strip()]
-    if unknown := [name for name in names if name not in VERDICTS]:
-        raise UsageError(f"--verdict: unknown verdict {unknown[0]!r}", f"Known: {', '.join(VERDICTS)}.")
+    names = _verdicts(verdict or ())
     if as_csv and session.as_json:
         raise UsageError("runs takes either --json or --csv")
     after = moment_of("--since", since, now=session.clock()) if since else None
@@ -112,6 +115,14 @@ def runs(  # noqa: PLR0913 - one parameter an option
     else:
         _print(found, _of_frameworks(found, everything=everything), limit, filtered=filtered)
     raise typer.Exit(VERDICT if any(fail_on.hit_by(run) for run in found) else 0)
+
+
+def _verdicts(texts: Sequence[str]) -> list[str]:
+    """Return the verdicts of a repeated option that may hold several, separated by commas."""
+    names = [name.strip() for text in texts for name in text.split(",") if name.strip()]
+    if unknown := [name for name in names if name not in VERDICTS]:
+        raise UsageError(f"--verdict: unknown verdict {unknown[0]!r}", f"Known: {', '.join(VERDICTS)}.")
+    return names
 
 
 def _print(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 - typer reads the annotation
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,32 +27,37 @@ VERDICT = 3
 LOG = "log"
 
 
+_Sources = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="SOURCE",
+        help="entity/project, or directories of W&B runs; default: the sources in the settings.",
+    ),
+]
+_Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the HTML page to FILE.")]
+_Wandb = Annotated[
+    str | None,
+    typer.Option(
+        "--wandb",
+        metavar="[ENTITY/PROJECT]",
+        help="Write tables and report to W&B: to this project, or without a value each project its own.",
+    ),
+]
+_OpenPage = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
+_Refit = Annotated[
+    bool, typer.Option("--refit", help="Fit and judge all runs again, not only the setups that changed.")
+]
+
+
 def sync(  # noqa: PLR0913 - one parameter an option
     session: Session,
-    sources: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="SOURCE",
-            help="entity/project, or directories of W&B runs; default: the sources in the settings.",
-        ),
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write the HTML page to FILE.")
-    ] = None,
-    wandb: Annotated[
-        str | None,
-        typer.Option(
-            "--wandb",
-            metavar="[ENTITY/PROJECT]",
-            help="Write tables and report to W&B: to this project, or without a value each project its own.",
-        ),
-    ] = None,
+    sources: _Sources = None,
+    html: _Html = None,
+    wandb: _Wandb = None,
     summary: SummaryFile = None,
     *,
-    open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
-    refit: Annotated[
-        bool, typer.Option("--refit", help="Fit and judge all runs again, not only the setups that changed.")
-    ] = False,
+    open_page: _OpenPage = False,
+    refit: _Refit = False,
 ) -> None:
     """Read the sources, fit the ranges, judge every run, and publish.
 
