@@ -6,21 +6,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from step0_wandb.records import OWN_JOB_TYPE
+from step0_wandb.records import OWN_JOB_TYPE, chunks
+from step0_wandb.wandb_api.answers import ODD_RUN, is_whole, read_page
 from step0_wandb.wandb_api.client import ONE_RUN, PAGE, PROBE, RetryPolicy, is_connection
 from step0_wandb.wandb_api.faults import BAD_REQUEST, NO_PROJECT, NO_WANDB_ANSWER, RequestFailed
-from step0_wandb.wandb_api.queries import (
-    ODD_RUN,
-    ORDER,
-    Fields,
-    batch_document,
-    chunks,
-    is_whole,
-    names_filter,
-    page_document,
-    read_page,
-    to_json,
-)
+from step0_wandb.wandb_api.queries import ORDER, Fields, batch_document, names_filter, page_document, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.records import OWN_JOB_TYPE
+from step0_wandb.wandb_api.answers import read_page
 from step0_wandb.wandb_api.batches import OWN, ProjectClient
 from step0_wandb.wandb_api.client import RetryPolicy
 from step0_wandb.wandb_api.faults import FORBIDDEN, RequestFailed
 from step0_wandb.wandb_api.paging import Listing
-from step0_wandb.wandb_api.queries import Fields, page_document, read_page, to_json
+from step0_wandb.wandb_api.queries import Fields, page_document, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
     from step0_wandb.wandb_api.address import RemoteAddress
+    from step0_wandb.wandb_api.answers import RunNode
     from step0_wandb.wandb_api.client import GraphQLClient
-    from step0_wandb.wandb_api.queries import RunNode
 
 _PAGE = 100
 _RUN = (

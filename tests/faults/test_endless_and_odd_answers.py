@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from step0_wandb.errors import SourceError
-from step0_wandb.wandb_api import queries
+from step0_wandb.wandb_api import answers
 from step0_wandb.wandb_api.batches import FAILING_S
 from step0_wandb.wandb_api.control import RunControl
 from step0_wandb.wandb_api.http import HttpLimits, Reply
@@ -324,7 +324,7 @@ def test_a_page_that_does_not_say_where_the_next_one_begins_is_no_last_page(lab,
 @pytest.mark.parametrize("text", ["1969-12-31T23:59:59Z", "2200-01-01T00:00:00Z", "0001-01-01T00:00:00"])
 def test_a_time_outside_of_these_centuries_is_no_time(text):
     with pytest.raises(ValueError, match="year"):
-        queries.moment(text)
+        answers.moment(text)
 
 
 def test_a_limit_of_its_own_holds_for_a_gate():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from step0_wandb.records import HistoryRow, RunRecord
 from step0_wandb.sources.server.history import MOST_QUERIES, Step0Search, first_query
-from step0_wandb.wandb_api.queries import RunNode, numbers, read_history
+from step0_wandb.wandb_api.answers import RunNode, numbers, read_history
 from tests.support.server_source import CONFIG, shipped_finder
 from tests.support.wandb_server.sampling import DEFAULT_SAMPLES, sampled, thin_out, to_json, window
 

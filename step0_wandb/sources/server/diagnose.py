@@ -9,11 +9,12 @@ from step0_wandb.errors import CredentialsError, SourceError, Step0Error
 from step0_wandb.sources.server.history import first_query
 from step0_wandb.sources.server.progress import Progress
 from step0_wandb.text.formatting import clean, count
+from step0_wandb.wandb_api.answers import read_page
 from step0_wandb.wandb_api.batches import OWN, ProjectClient, RunQuery
 from step0_wandb.wandb_api.client import RetryPolicy
 from step0_wandb.wandb_api.credentials import find_account, find_server
 from step0_wandb.wandb_api.faults import UNAUTHORIZED, RequestFailed
-from step0_wandb.wandb_api.queries import ORDER, Fields, page_document, read_page, to_json
+from step0_wandb.wandb_api.queries import ORDER, Fields, page_document, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -9,25 +9,27 @@ from typing import TYPE_CHECKING, Any
 from step0_wandb.records import OWN_JOB_TYPE
 from step0_wandb.sources.server.history import MOST_STARTS, Step0Search, first_query, later_starts
 from step0_wandb.text.redact import scrub
+from step0_wandb.wandb_api.answers import (
+    ODD_RUN,
+    SHAPE_ERRORS,
+    UnreadableRun,
+    read_history,
+    read_page,
+    read_run,
+    read_samples,
+)
 from step0_wandb.wandb_api.batches import OWN, LostRun, RunQuery, usable
 from step0_wandb.wandb_api.client import ONE_RUN, PAGE, PROBE, RetryPolicy, is_connection
 from step0_wandb.wandb_api.faults import BAD_REQUEST, RequestFailed
 from step0_wandb.wandb_api.paging import Listing
 from step0_wandb.wandb_api.queries import (
     LIGHT_PAGE,
-    ODD_RUN,
     ORDER,
-    SHAPE_ERRORS,
     STEP,
     Fields,
     HistoryQuery,
-    UnreadableRun,
     Window,
     page_document,
-    read_history,
-    read_page,
-    read_run,
-    read_samples,
     to_json,
 )
 
@@ -36,8 +38,8 @@ if TYPE_CHECKING:
 
     from step0_wandb.records import Json
     from step0_wandb.step0.finder import Step0Finder
+    from step0_wandb.wandb_api.answers import RunNode, RunPage
     from step0_wandb.wandb_api.batches import ProjectClient, RunBatch
-    from step0_wandb.wandb_api.queries import RunNode, RunPage
 
 PAGE_SIZE = 100
 _SMALLEST_PAGE = 10

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from step0_wandb.errors import SourceError, UsageError
 from step0_wandb.records import HistoryRow, RunRecord
 from step0_wandb.text.redact import scrub
+from step0_wandb.wandb_api.answers import SHAPE_ERRORS, UnreadableRun, read_run
 from step0_wandb.wandb_api.batches import ProjectClient
 from step0_wandb.wandb_api.client import RetryPolicy
-from step0_wandb.wandb_api.queries import SHAPE_ERRORS, UnreadableRun, read_run
 
 if TYPE_CHECKING:
     from step0_wandb.wandb_api.address import RemoteAddress

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from step0_wandb.records import Json
     from step0_wandb.step0.finder import Step0Finder
-    from step0_wandb.wandb_api.queries import HistoryPart, RunNode
+    from step0_wandb.wandb_api.answers import HistoryPart, RunNode
 
 FIRST_ROWS = 8
 """Rows read whole at once. Miles writes 3 to 4 rows before its first optimizer step, verl 1."""

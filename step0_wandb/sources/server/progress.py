@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import AfterValidator, AwareDatetime, TypeAdapter, ValidationError
 
 from step0_wandb.records import ALIVE
-from step0_wandb.wandb_api.queries import LABEL_TAGS, moment, names_filter
+from step0_wandb.wandb_api.answers import moment
+from step0_wandb.wandb_api.queries import LABEL_TAGS, names_filter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from step0_wandb.records import Json
     from step0_wandb.sources.server.history import Step0Search
-    from step0_wandb.wandb_api.queries import RunNode
+    from step0_wandb.wandb_api.answers import RunNode
 
 VERSION = 1
 OVERLAP = timedelta(hours=1)

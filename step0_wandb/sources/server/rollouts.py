@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.errors import SourceError, UsageError
-from step0_wandb.records import HistoryRow
+from step0_wandb.records import HistoryRow, chunks
 from step0_wandb.step0.policies import of_policy
+from step0_wandb.wandb_api.answers import SHAPE_ERRORS, numbers
 from step0_wandb.wandb_api.batches import ProjectClient
 from step0_wandb.wandb_api.client import RetryPolicy
-from step0_wandb.wandb_api.queries import SHAPE_ERRORS, STEP, Window, chunks, numbers
+from step0_wandb.wandb_api.queries import STEP, Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -12,14 +12,23 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from step0_wandb.errors import SourceError, UsageError
-from step0_wandb.records import ALIVE, LOST_ROW, NOTHING_LOGGED, OWN_JOB_TYPE, Problem, RunRecord, run_key
+from step0_wandb.records import (
+    ALIVE,
+    LOST_ROW,
+    NOTHING_LOGGED,
+    OWN_JOB_TYPE,
+    Problem,
+    RunRecord,
+    chunks,
+    run_key,
+)
 from step0_wandb.sources.base import Reading, RunUpdate, SourcePage
 from step0_wandb.sources.server.fetch import PAGE_SIZE, FetchedRuns, Fetcher, PageQuery
 from step0_wandb.sources.server.progress import MOST_NAMES, Progress
 from step0_wandb.wandb_api.batches import ProjectClient
 from step0_wandb.wandb_api.client import ONE_RUN, RetryPolicy
 from step0_wandb.wandb_api.paging import Listing
-from step0_wandb.wandb_api.queries import chunks, names_filter
+from step0_wandb.wandb_api.queries import names_filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,8 +39,8 @@ if TYPE_CHECKING:
     from step0_wandb.sources.server.history import Step0Search
     from step0_wandb.step0.finder import Step0Finder
     from step0_wandb.wandb_api.address import RemoteAddress
+    from step0_wandb.wandb_api.answers import RunNode, RunPage
     from step0_wandb.wandb_api.client import GraphQLClient
-    from step0_wandb.wandb_api.queries import RunNode, RunPage
 
 _TRY_NESTED_AGAIN = timedelta(days=1)
 _QUICK = RetryPolicy(attempts=2)
