@@ -15,6 +15,8 @@ from step0_wandb.text.formatting import clean, count, number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.console import Console
+
     from step0_wandb.records import SetupRange
 
 FEW = 4
@@ -36,6 +38,16 @@ _Setup = Annotated[
 def ranges(
     session: Session,
     setup: _Setup = None,
+    observable: Annotated[
+        str | None,
+        typer.Option(
+            "--observable", metavar="NAME", help="Another number of the row instead, such as entropy."
+        ),
+    ] = None,
+    *,
+    all_observables: Annotated[
+        bool, typer.Option("--all-observables", help="All numbers that are learned from the healthy runs.")
+    ] = False,
 ) -> None:
     """Show each setup's range: where the gap of its next healthy run is expected.
 
@@ -43,6 +55,9 @@ def ranges(
     """
     from step0_wandb.store.kept import load_goodness
 
+    if observable or all_observables:
+        _print_observed(session, setup, None if all_observables else observable)
+        return
     with session.open_store() as store:
         found = [item for item in store.verdicts.ranges() if not setup or setup.lower() in item.setup.lower()]
         metrics = {item.gap_metric for item in found}
@@ -57,18 +72,39 @@ def ranges(
         if item.note:
             output.print_item("note", f"{item.setup}: {item.note}", out)
     if session.verbose:
-        from step0_wandb.verdicts.reference_gaps import published_for
-
-        for item in found:
-            if item.ppo_kl_noise is not None:
-                noise = f"ppo_kl up to {number(item.ppo_kl_noise)} is normal noise of its healthy runs"
-                output.print_item("noise", f"{item.setup}: {noise}", out)
-            for known in published_for(item.setup):
-                output.print_item("published", f"{item.setup}: {known.describe(item.center)}", out)
+        _print_known(found, out)
     for fit in fits:
         output.print_item("fit", str(fit), out)
     if note := splitting_note(found):
         output.print_item("note", note, out)
+
+
+def _print_known(setups: Sequence[SetupRange], out: Console) -> None:
+    from step0_wandb.verdicts.reference_gaps import published_for
+
+    for item in setups:
+        if item.ppo_kl_noise is not None:
+            noise = f"ppo_kl up to {number(item.ppo_kl_noise)} is normal noise of its healthy runs"
+            output.print_item("noise", f"{item.setup}: {noise}", out)
+        for known in published_for(item.setup):
+            output.print_item("published", f"{item.setup}: {known.describe(item.center)}", out)
+
+
+def _print_observed(session: Session, setup: str | None, observable: str | None) -> None:
+    from step0_wandb.app.observed import observed_ranges
+
+    with session.open_store() as store:
+        every = [item.setup for item in store.verdicts.ranges()]
+        some = [name for name in every if setup.lower() in name.lower()] if setup else None
+        found = observed_ranges(store, session.loaded, some, observable) if every and some != [] else []
+    if session.as_json:
+        output.print_json(json_documents.document("ranges", observables=found))
+        return
+    out = output.console()
+    if found:
+        out.print(tables.table(tables.OBSERVED, found, out.width))
+    else:
+        out.print(output.nothing("setups", filtered=setup is not None))
 
 
 def _nothing(stored_runs: int, setup: str | None) -> str:

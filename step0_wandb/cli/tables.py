@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from step0_wandb.app.observed import ObservedRange
     from step0_wandb.records import JudgedRun, SetupRange
     from step0_wandb.verdicts.weight_checks import WeightCheck
 
@@ -167,6 +168,15 @@ SETUPS: Final[tuple[Column[SetupRange], ...]] = (
     ),
     Column("finds", lambda item: ratio(item.expects_from), right=True, since=WIDE),
     Column("last run", lambda item: when(item.last_run), since=WIDE),
+)
+
+OBSERVED: Final[tuple[Column[ObservedRange], ...]] = (
+    Column("setup", lambda item: _whole(item["setup"])),
+    Column("number", lambda item: item["observable"]),
+    Column("n", lambda item: str(item["n"]), right=True),
+    Column("center", lambda item: number(item["center"]), right=True),
+    Column("expected", lambda item: span(item["low"], item["high"]), right=True),
+    Column("seen", lambda item: span(item["seen_low"], item["seen_high"]), right=True, since=ROOMY),
 )
 
 WEIGHTS: Final[tuple[Column[WeightCheck], ...]] = (

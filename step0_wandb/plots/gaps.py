@@ -24,7 +24,9 @@ STRIP = 0.36
 NAMED_PER_SETUP = 4
 
 
-def plot_gaps(verdicts: pd.DataFrame, ranges: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+def plot_gaps(
+    verdicts: pd.DataFrame, ranges: pd.DataFrame, *, observable: str | None = None, ax: Axes | None = None
+) -> Axes:
     """Draw the runs of every setup as a strip over the setup's range, gaps on a log axis.
 
     Within a strip the oldest run is on top. Flagged runs are marked, and named to the right. A gap that
@@ -36,6 +38,9 @@ def plot_gaps(verdicts: pd.DataFrame, ranges: pd.DataFrame, *, ax: Axes | None =
         As `judge` returns it; needs ``setup, gap, verdict`` and uses ``run, name, label, created_at``.
     ranges : DataFrame indexed by setup
         As `fit_ranges` returns it; needs ``center, low, high``.
+    observable : str, optional
+        Another number in the place of the gap, such as ``entropy``, with its own ranges, which are fitted
+        from `verdicts`; where the prompts count, a strip is a setup on certain prompts.
     ax : Axes, optional
         Where to draw; None makes a figure that grows with the number of setups.
 
@@ -46,8 +51,11 @@ def plot_gaps(verdicts: pd.DataFrame, ranges: pd.DataFrame, *, ax: Axes | None =
     Raises
     ------
     UsageError
-        A column is missing.
+        A column is missing, or no run has such an observable.
     """
+    title = drawing.gap_label(verdicts)
+    if observable is not None:
+        verdicts, ranges, title = _of_observable(verdicts, observable)
     limits = read_limits(ranges)
     runs = [run for run in read_runs(verdicts) if run.setup and (not math.isnan(run.gap) or run.flagged)]
     runs.sort(key=lambda run: run.setup)
@@ -66,9 +74,18 @@ def plot_gaps(verdicts: pd.DataFrame, ranges: pd.DataFrame, *, ax: Axes | None =
         _list_flagged(ax, [run for run in members if run.flagged], row)
     drawing.scatter(ax, runs, drawing.on_axis(runs, ax.get_xlim()), heights)
     ax.set_yticks(range(len(strips)), [plain(setup, 60) for setup in strips])
-    ax.set_xlabel(drawing.gap_label(verdicts))
+    ax.set_xlabel(title)
     drawing.finish(ax, "x", runs)
     return ax
+
+
+def _of_observable(verdicts: pd.DataFrame, observable: str) -> tuple[pd.DataFrame, pd.DataFrame, str]:
+    """Return runs and ranges with an observable in the place of the gap, and what it is called."""
+    from step0_wandb.verdicts.observable_ranges import observable_ranges, placed
+
+    table = observable_ranges(verdicts, observable).set_index("setup")
+    runs, title = placed(verdicts, str(table["observable"].iloc[0]))
+    return runs, table, f"{title} at step 0"
 
 
 def _spread(row: int, amount: int) -> list[float]:

@@ -27,12 +27,13 @@ from step0_wandb.records import LEARNED, OBSERVED
 from step0_wandb.text.formatting import count, number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
     from step0_wandb.checks.base import Facts, Reference, Sentence
     from step0_wandb.checks.observables import Group
+    from step0_wandb.ranges.model import Model
 
     Floats = NDArray[np.float64]
 
@@ -115,18 +116,23 @@ def learned_checks(
     """
     groups = tuple(grouped(runs))
     names = [name for name in names_in(groups) if name.startswith(LEARNED)]
+    each = alpha / shares_of_alpha(runs, names, groups)
+    read = (read_numbers(runs, name, groups) for name in names)
+    return tuple(_learn(one, runs, each, broken_ratio, spreads_of(one, spreads)) for one in read)
+
+
+def shares_of_alpha(runs: pd.DataFrame, names: Iterable[str], groups: tuple[Group, ...]) -> Floats:
+    """Return over how many learned observables each run has its alpha divided, at least 1."""
     asked = np.zeros(len(runs))
     for name in names:
         value = numbers(runs, OBSERVED + name)
         for rule, where in rules_of(groups, name):
             asked[where] += (rule.kind == "learned") & ~np.isnan(value[where])
-    each = alpha / np.maximum(asked, 1)
-    read = (_read(runs, name, groups) for name in names)
-    return tuple(_learn(one, runs, each, broken_ratio, _spreads(one, spreads)) for one in read)
+    return np.maximum(asked, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Numbers:
+class Numbers:
     """One observable of all runs, and by which rule it is compared; one entry a run.
 
     Attributes
@@ -152,7 +158,8 @@ class _Numbers:
     by_rule: NDArray[np.bool_]
 
 
-def _read(runs: pd.DataFrame, name: str, groups: tuple[Group, ...]) -> _Numbers:
+def read_numbers(runs: pd.DataFrame, name: str, groups: tuple[Group, ...]) -> Numbers:
+    """Return one observable of all runs."""
     value = numbers(runs, OBSERVED + name).copy()
     setup = texts(runs, "setup").astype(object)
     factor, kind = np.full(len(runs), np.nan), np.full(len(runs), None, dtype=object)
@@ -169,10 +176,10 @@ def _read(runs: pd.DataFrame, name: str, groups: tuple[Group, ...]) -> _Numbers:
         if rule.prompts:
             setup[where] = setup[where] + f" on {rule.prompts}"
     scaled = np.where(share, _odds(value), value)
-    return _Numbers(name, value, scaled, setup, factor, share, kind, spread, by_rule)
+    return Numbers(name, value, scaled, setup, factor, share, kind, spread, by_rule)
 
 
-def _spreads(of: _Numbers, known: Mapping[str, float] | None) -> dict[str, float]:
+def spreads_of(of: Numbers, known: Mapping[str, float] | None) -> dict[str, float]:
     """Return how far the runs of a setup usually scatter, by kind, in steps that a few runs do not change.
 
     So a verdict hardly depends on whether a whole store was judged or a part of it.
@@ -194,7 +201,7 @@ def _spreads(of: _Numbers, known: Mapping[str, float] | None) -> dict[str, float
 
 
 def _learn(
-    of: _Numbers, runs: pd.DataFrame, alpha: Floats, broken_ratio: float, spreads: Mapping[str, float]
+    of: Numbers, runs: pd.DataFrame, alpha: Floats, broken_ratio: float, spreads: Mapping[str, float]
 ) -> LearnedCheck:
     result = Outcomes.blank(len(runs))
     result.why[:] = Why.NOT_ASKED
@@ -210,12 +217,7 @@ def _learn(
     result.set(at[enough], PASS, Why.NOTHING)
     if wide.any():
         where = at[wide]
-        assumed: dict[str | None, Taught] = {
-            kind: Taught(prior=Prior(PRIOR_DF, spread**2)) for kind, spread in spreads.items()
-        }
-        by = judged_in(
-            fit_model(_part(runs, of, where), broken_ratio, assumed, either_side=True), None, SCREEN_ALPHA
-        )
+        by = judged_in(fitted(of, runs, where, broken_ratio, spreads), None, SCREEN_ALPHA)
         middle, known = by["center"].to_numpy(dtype=float), by["n"].to_numpy(dtype=float) >= FEWEST
         shown = np.where(of.share[where], middle / (1 + middle), middle)
         center[where], n[where] = shown, by["n"]
@@ -248,11 +250,17 @@ def _comparable(
     return enough, enough & (high - low >= least)[groups]
 
 
-def _part(runs: pd.DataFrame, of: _Numbers, where: NDArray[np.intp]) -> pd.DataFrame:
-    """Return some runs as the ranges take them, with the observable in the place of the gap."""
+def fitted(
+    of: Numbers,
+    runs: pd.DataFrame,
+    where: NDArray[np.intp],
+    broken_ratio: float,
+    spreads: Mapping[str, float],
+) -> Model:
+    """Return the model of some runs, with the observable in the place of the gap."""
     label = texts(runs, "label")[where]
     label[label == ""] = None
-    return pd.DataFrame(
+    part = pd.DataFrame(
         {
             "setup": of.setup[where],
             "gap": of.scaled[where],
@@ -261,6 +269,10 @@ def _part(runs: pd.DataFrame, of: _Numbers, where: NDArray[np.intp]) -> pd.DataF
             "exact_failed": runs["exact_failed"].to_numpy(dtype=bool)[where],
         }
     )
+    assumed: dict[str | None, Taught] = {
+        kind: Taught(prior=Prior(PRIOR_DF, spread**2)) for kind, spread in spreads.items()
+    }
+    return fit_model(part, broken_ratio, assumed, either_side=True)
 
 
 def _odds(share: Floats) -> Floats:

@@ -1,5 +1,7 @@
 """`ranges`, and the words of people that change them: `accept` and `label`."""
 
+import pytest
+
 from step0_wandb.store import Store
 from tests.support.command import run
 from tests.support.miles import miles_run
@@ -59,3 +61,26 @@ def test_after_a_sync_with_nothing_to_learn_from_it_says_so(tmp_path):
     assert run("sync", "wandb", "--store", "s.db", cwd=tmp_path).code == 0
     answer = run("ranges", "--store", "s.db", cwd=tmp_path)
     assert answer.out == "No ranges yet: no step 0 to learn from in 1 stored run.\n"
+
+
+def test_ranges_of_other_numbers_are_shown_by_name_and_all_together(tmp_path):
+    for at in range(5):
+        numbers = {"rollout/entropy": 0.4 + at / 100, "train/grad_norm": 0.1 + at / 500}
+        miles_run(tmp_path, f"r{at}", 0.015 + at / 1e5, logged=numbers)
+    sync(tmp_path)
+    document = run("ranges", "--observable", "entropy", "--json", *STORE, cwd=tmp_path).document
+    (entropy,) = document["observables"]
+    assert (entropy["observable"], entropy["n"]) == ("entropy", 5)
+    assert (entropy["seen_low"], entropy["seen_high"]) == pytest.approx((0.40, 0.44))
+    # An entropy is worth a word from 1.5 times the center on, and these scatter by less.
+    assert entropy["high"] / entropy["center"] == pytest.approx(1.5)
+    every = run("ranges", "--all-observables", *STORE, cwd=tmp_path, COLUMNS="120").out
+    assert "grad_norm" in every
+    assert "entropy" in every
+    wrong = run("ranges", "--observable", "entropi", *STORE, cwd=tmp_path)
+    assert wrong.code == 2
+    assert "Known here: grad_norm, entropy" in wrong.err
+    assert (
+        "No setups match"
+        in run("ranges", "--observable", "entropy", "--setup", "nothing", *STORE, cwd=tmp_path).out
+    )

@@ -26,13 +26,14 @@ CONFIG = {
 def miles_run(folder: Path, run_id: str, gap: float | None = 0.0150, **given) -> Path:
     """Write one run directory; other metrics and the config may be `given` by name.
 
-    ``ppo_kl`` and ``clip_frac`` default to 0, ``config`` adds to `CONFIG`, ``ended`` writes the exit
+    ``ppo_kl`` and ``clip_frac`` default to 0, ``config`` adds to `CONFIG`, ``logged`` to the row, ``ended`` writes the exit
     record, ``started`` is in seconds since 1970.
     """
     config = CONFIG | given.pop("config", {})
     metrics = {"train/ppo_kl": given.pop("ppo_kl", 0.0), "train/pg_clipfrac": given.pop("clip_frac", 0.0)}
     if gap is not None:
         metrics[GAP] = gap
+    metrics |= given.pop("logged", {})
     first = given.pop("first_step", 0)
     rows = [
         {"rollout/step": 0, "rollout/response_len/mean": 812.5, "_step": 0},

@@ -11,6 +11,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 
+from step0_wandb import fit_ranges
 from step0_wandb.errors import UsageError
 from step0_wandb.plots import plot_fit, plot_gaps, plot_history
 from step0_wandb.plots.drawing import LOOKS
@@ -337,3 +338,21 @@ def test_too_few_runs_for_a_fit_are_told(ax):
         plot_fit(fleet(), setup="elsewhere", ax=ax)
     with pytest.raises(UsageError, match="no column gap"):
         plot_fit(fleet().drop(columns="gap"), ax=ax)
+
+
+def test_the_strips_of_another_number_have_its_values_and_its_range(ax):
+    from step0_wandb import judge
+    from tests.support.observed import CONFIGS, FINDER, frame, healthy_row, record
+
+    miles = FINDER.profiles.by_name["miles"]
+    runs = frame(
+        [
+            record(f"r{at}", healthy_row(miles) | {"rollout/entropy": 0.4 + at / 100}, CONFIGS["miles"])
+            for at in range(5)
+        ]
+    )
+    plot_gaps(judge(runs), fit_ranges(runs), observable="entropy", ax=ax)
+    assert sorted(x for x, _ in marks(ax)["healthy"]) == pytest.approx([0.40, 0.41, 0.42, 0.43, 0.44])
+    assert ax.get_xlabel() == "entropy at step 0"
+    with pytest.raises(UsageError, match="observable 'entropi'"):
+        plot_gaps(judge(runs), fit_ranges(runs), observable="entropi", ax=ax)
