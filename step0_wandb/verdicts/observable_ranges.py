@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from step0_wandb.checks.observables import LEARNED, grouped, names_in, rules_of
+from step0_wandb.checks.observables import grouped, names_in, rules_of
 from step0_wandb.checks.registry import exact_failed
 from step0_wandb.errors import UsageError
 from step0_wandb.ranges.table import range_table
-from step0_wandb.records import ALPHA, BROKEN_RATIO
+from step0_wandb.records import ALPHA, BROKEN_RATIO, LEARNED
 from step0_wandb.verdicts.learned import FEWEST, fitted, read_numbers, shares_of_alpha, spreads_of
 
 if TYPE_CHECKING:
