@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from step0_wandb.profiles import Profile, Profiles
     from step0_wandb.records import HistoryRow, Json, RunRecord
 
-NO_METRICS = (
-    "no metric of a known framework (`step0-wandb profiles`): not an RL run, or its profile is missing"
-)
+NO_METRICS = "no metric of a known framework (`step0-wandb profiles --explain RUN`): not an RL run, or its profile is missing"
 ENDED_BEFORE = "it logged its first rollout, and ended before its first optimizer step"
 ENDED_AT_ONCE = "it ended before its first row ({title}, by its config)"
 ENDED_UNTRAINED = "it ended before its first training row ({title}, by its config)"
