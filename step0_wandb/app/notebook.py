@@ -177,4 +177,4 @@ def _key(frame: pd.DataFrame, run: str) -> str:
             return str(hits[0])
         if hits:
             raise UsageError(f"{run!r} names {len(hits)} runs", f"Give the key of one, such as {hits[0]}.")
-    raise UsageError(f"{run!r} names no run of the frame", "Give a run's key, its id, or its name.")
+    raise UsageError(f"no run {run!r} in the frame", "Give a run's key, its id, or its name.")

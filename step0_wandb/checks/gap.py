@@ -76,7 +76,9 @@ class GapZeroCheck:
     name = "gap-zero"
     metric = "gap"
 
-    _SENTENCES: ClassVar[Mapping[Why, Sentence]] = SHARED | {Why.ZERO: lambda _metric, facts: _zero(facts)}
+    _SENTENCES: ClassVar[Mapping[Why, Sentence]] = SHARED | {
+        Why.ZERO: lambda _metric, facts: not_measured(facts)
+    }
 
     def judge(self, runs: pd.DataFrame, reference: Reference) -> Outcomes:  # noqa: ARG002 - as every check
         """Warn of a gap of exactly 0."""
@@ -183,7 +185,8 @@ def _moved(facts: Facts) -> str:
     )
 
 
-def _zero(facts: Facts) -> str:
+def not_measured(facts: Facts) -> str:
+    """Return the sentence for a gap of exactly 0 that no mode explains."""
     because = text_in(facts, "gap_zero")
     return "gap is exactly 0 outside true-on-policy mode: it was not measured" + (
         f" ({because})" if because else ""
@@ -208,6 +211,6 @@ _SENTENCES: Mapping[Why, Sentence] = SHARED | {
     Why.MOVED: lambda _metric, facts: _moved(facts),
     Why.NOT_ZERO: lambda _metric, facts: _not_zero(facts),
     Why.NEGATIVE: lambda _metric, facts: _negative(facts),
-    Why.ZERO: lambda _metric, facts: _zero(facts),
+    Why.ZERO: lambda _metric, facts: not_measured(facts),
     Why.NO_RANGE: lambda _metric, facts: no_range(facts),
 }

@@ -132,13 +132,17 @@ def _print(
     from step0_wandb.verdicts.coverage import coverage
 
     out = output.console()
-    none = output.nothing("runs", filtered=filtered or bool(found))
+    none = (
+        output.nothing("runs", filtered=filtered)
+        if filtered or not found
+        else "No runs of a known framework."
+    )
     out.print(tables.table(tables.RUNS, shown[:limit], out.width) if shown else none)
     if limit and len(shown) > limit:
         output.print_item("note", f"{count(len(shown) - limit, 'more run')}; raise --limit to see more", out)
     if len(found) > len(shown):
         left_out = count(len(found) - len(shown), "run")
-        output.print_item("note", f"{left_out} of no known framework left out; --all shows them", out)
+        output.print_item("note", f"{left_out} of no known framework left out (see --all)", out)
     for line in coverage(shown):
         output.print_item("not checked:", line, out)
 

@@ -161,7 +161,7 @@ def _timed_rows(plan: Planned, start: float) -> Iterator[tuple[str, Row]]:
     framework, launch, run = plan
     moments = list(_moments(framework, run))
     every_s = run["minutes"] * 60.0 * run["rollouts"] / len(moments)
-    noise = random.Random(run["id"])  # noqa: S311 - the demo's numbers are no secret
+    noise = random.Random(run["id"])  # noqa: S311 - the demo's numbers are not secret
     for index, moment in enumerate(moments):
         if moment.spec["each"] == run["stops_before"]:
             return

@@ -98,7 +98,7 @@ class ModelNames:
         """Return whether two paths surely name different models.
 
         They do with two telling names that disagree, and with two checkpoints of one training. A path
-        without a telling name is no evidence.
+        without a telling name is not evidence.
 
         Examples
         --------

@@ -134,7 +134,7 @@ def moments_of(y: Floats, members: Bools, cells: Cells) -> Moments:
 def without_itself(y: Floats, members: Bools, whole: Moments) -> Moments:
     """Return what each row is compared with: the members of its cell, itself left out.
 
-    A row that is no member is compared with all of them. `n` is 0 where nothing is left.
+    A row that is not a member is compared with all of them. `n` is 0 where nothing is left.
 
     Parameters
     ----------

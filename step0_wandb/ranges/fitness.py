@@ -61,7 +61,7 @@ def goodness_of_fit(runs: pd.DataFrame, *, broken_ratio: float = BROKEN_RATIO) -
             Share of the residuals in the outer 5 % and 1 % of the distribution that ranges use,
             with its tail: what is left of the misfit.
         ``screened``
-            Share of the runs with a usable gap that are no members.
+            Share of the runs with a usable gap that are not members.
         ``tail_df, tail_scale``
             Ranges are widened to `tail_scale` times a t with `tail_df` degrees of freedom; infinite:
             not at all.

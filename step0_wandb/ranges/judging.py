@@ -61,7 +61,7 @@ def judged_by(
     """Return the range that each run is compared with, and how far out it lies.
 
     A member of a range is compared with the other members alone, or its own value would vouch for
-    it; a run that is no member with all of them. Each run is judged by the range of its own epoch;
+    it; a run that is not a member with all of them. Each run is judged by the range of its own epoch;
     while a move upwards waits for a person, by that of the epoch before.
 
     Parameters

@@ -53,7 +53,7 @@ def learned_noise(model: Model, alpha: Floats) -> Noise:
 def noise_limits(value: Floats, setup: Ints, member: Bools, alpha: Floats) -> Noise:
     """Learn from the members of each setup.
 
-    A member outside the limit that the others set is no evidence of noise and is left out, until
+    A member outside the limit that the others set is not evidence of noise and is left out, until
     nothing changes.
 
     Parameters

@@ -253,7 +253,7 @@ def _refuse_other_files(path: Path) -> None:
         raise StoreError(f"the store {path} is a directory", "Name a file in it, such as step0.db.")
     if path.exists():
         if not path.is_file():  # opening a pipe would wait for its writer
-            raise StoreError(f"the store {path} is no regular file", _ELSEWHERE)
+            raise StoreError(f"the store {path} is not a regular file", _ELSEWHERE)
         with path.open("rb") as file:
             head = file.read(len(_MAGIC))
         if head and head != _MAGIC:

@@ -110,7 +110,7 @@ def scrub(config: Mapping[str, Json]) -> dict[str, Json]:
     Dropped are: text under the name of a secret (`is_secret_name`); ``env_vars`` and
     ``launcher_env_report``; of ``_wandb`` all but image, commit, GPUs and versions; names that look like
     keys; and any text that `looks_like_key`, unless it is made of names and values: there the secrets
-    alone are replaced. Numbers stay: ``max_tokens`` is no secret.
+    alone are replaced. Numbers stay: ``max_tokens`` is not a secret.
 
     Examples
     --------

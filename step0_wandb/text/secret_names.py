@@ -11,7 +11,7 @@ from typing import Any
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _LONGEST = 200
-"""Of a name, in characters; what is longer is no name that people give."""
+"""Of a name, in characters; nobody gives a longer one."""
 
 
 @dataclass(frozen=True, slots=True)

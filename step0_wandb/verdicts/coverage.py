@@ -109,7 +109,7 @@ def count_unchecked(runs: Iterable[JudgedRun]) -> Unchecked:
 
 
 def coverage(runs: Iterable[JudgedRun]) -> tuple[str, ...]:
-    """Return one line a profile about what is not checked in its runs: their silence is no health.
+    """Return one line a profile about what is not checked in its runs: their silence is not health.
 
     The gap comes first, and what would make it known. A profile that leaves nothing out has no line.
     """

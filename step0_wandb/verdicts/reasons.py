@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from step0_wandb.checks.base import number_in, text_in
-from step0_wandb.checks.gap import allowed_by, no_range, since_text
+from step0_wandb.checks.gap import allowed_by, no_range, not_measured, since_text
 from step0_wandb.text.formatting import count, number
 from step0_wandb.verdicts.reference_gaps import published_for
 
@@ -27,7 +27,7 @@ def reasons(verdict: VerdictName, said: Sequence[str], facts: Mapping[str, Any])
         found.append(no_range(facts) if number_in(facts, "gap") else _missing(facts))
         found += _published(facts)
     if not said and verdict == "unchecked":
-        found.append(text_in(facts, "gap_why") if number_in(facts, "gap") else _missing(facts))
+        found.append(_unchecked(facts))
     return tuple(dict.fromkeys(text for text in found if text))
 
 
@@ -58,6 +58,13 @@ def _label(facts: Mapping[str, Any]) -> list[str]:
         return []
     why, who = text_in(facts, "label_why"), text_in(facts, "label_who")
     return [f"labeled {label}" + (f" by {who}" if who else "") + (f": {why}" if why else "")]
+
+
+def _unchecked(facts: Mapping[str, Any]) -> str:
+    """Return why the gap proves nothing."""
+    if not number_in(facts, "gap"):
+        return _missing(facts)
+    return text_in(facts, "gap_why") or (not_measured(facts) if facts["gap"] == 0 else "")
 
 
 def _missing(facts: Mapping[str, Any]) -> str:

@@ -58,7 +58,7 @@ def test_a_limit_keeps_the_first_and_says_how_many_there_are_more(folder):
 
 def test_runs_of_no_known_framework_are_left_out_but_for_all_and_json(folder):
     assert "sft" not in ids(runs(folder, "--csv"))
-    assert "1 run of no known framework left out; --all shows them" in runs(folder).out
+    assert "1 run of no known framework left out (see --all)" in runs(folder).out
     assert "sft" in ids(runs(folder, "--csv", "--all"))
     assert len(runs(folder, "--json").document["runs"]) == 7
 

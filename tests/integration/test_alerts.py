@@ -479,7 +479,7 @@ def test_no_project_is_made_where_the_server_shows_none(server, watch):
     server.abilities = replace(server.abilities, alerts=False)
     server.faults.always("null-project", match=lambda request: request.operations == ("Step0OwnRun",))
     (alert,) = watch.sync().alerts
-    assert "no such project" in alert["error"]
+    assert "project not found" in alert["error"]
     assert ("Step0MakeOwnRun",) not in mutations(server)
 
 

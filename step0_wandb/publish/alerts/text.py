@@ -211,7 +211,8 @@ def run_line(run: JudgedRun, cause: str = "") -> DigestLine:
     """Return one run as a line of a digest."""
     is_running = run.state in ALIVE
     running = ", running" if is_running else ""
-    text = shorten(f"{run.verdict}{running}: {_who(run)}: {_safe(next(iter(run.reasons), ''))}", _LINE)
+    reason = next(iter(further_reasons(run, cause)), "")
+    text = _cut(": ".join(filter(None, (f"{run.verdict}{running}", _who(run), _safe(reason)))))
     return DigestLine(text, _link(run), cause, is_running)
 
 
@@ -297,6 +298,11 @@ def _safe(text: str) -> str:
     """Return other people's text as one line that opens no tag, mention or link."""
     harmless = clean(text).replace("->", "→").translate(_HARMLESS).replace("](", "] (")
     return shorten(harmless, _LINE).strip()
+
+
+def _cut(text: str) -> str:
+    """Return a sentence as it begins, where there is no room for all of it."""
+    return text if len(text) <= _LINE else f"{text[:_LINE].rsplit(' ', 1)[0]} …"
 
 
 def _word(text: str) -> str:

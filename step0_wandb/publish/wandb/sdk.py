@@ -59,7 +59,9 @@ def main() -> None:
     if job["parent"] != parent:  # it was gone before this program began
         _leave()
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
-        os.dup2(2, 1)  # what the client prints is no answer, and its service process holds no pipe of ours
+        os.dup2(
+            2, 1
+        )  # what the client prints is not an answer, and its service process must not hold our pipe
         for part in write(job):
             answers.write(f"{json.dumps(part)}\n")
             answers.flush()

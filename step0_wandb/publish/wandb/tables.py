@@ -43,7 +43,7 @@ class Table:
     rows : tuple of tuple
         One value a column; texts are harmless, numbers finite or None, times ISO 8601 in UTC.
     left_out : int
-        Rows that there was no room for.
+        Rows left out for lack of room.
     """
 
     columns: tuple[str, ...]

@@ -112,7 +112,7 @@ def _each(named: Mapping[str, list[str]], shown: str | None, loaded: Loaded) -> 
 def shown_in(known: Sequence[Target], text: str | None, *, shares: bool) -> tuple[Target, ...]:
     """Return the targets that show tables and a report, or the one project that is asked for.
 
-    A project that is no such target shows the runs of all sources.
+    Any other project shows the runs of all sources.
 
     Raises
     ------

@@ -124,7 +124,7 @@ class OfflineSource:
         UsageError
             If there is nothing at the root.
         SourceError
-            If the root holds no run directory, or is a file that is no readable ``.wandb`` file.
+            If the root holds no run directory, or is a file that is not a readable ``.wandb`` file.
         """
         self._aside, self._problems = [], []
         self._runs_seen = self._bytes_read = 0

@@ -51,7 +51,7 @@ _MAKE_OWN = (
 )
 _REFUSALS = {
     FORBIDDEN: "does not let this key alert (HTTP 403)",
-    NOT_FOUND: "has no such run, or does not show it to this key (HTTP 404)",
+    NOT_FOUND: "did not find the run, or this key has no access (HTTP 404)",
     REFUSED: "",
 }
 """Faults by which a server says no to this very alert; after any other it may have taken it."""
@@ -176,7 +176,7 @@ class WandbSender:
         found = self._ask(_FIND_OWN, where).get("project")
         if not isinstance(found, dict) and not self._home:
             # Making a run would make its project too, which only who names a home wants.
-            raise RefusedError("the server has no such project, or does not show it to this key")
+            raise RefusedError("project not found, or this key has no access")
         if not isinstance(found, dict) or not found.get("run"):
             self._ask(_MAKE_OWN, where | {"type": OWN_JOB_TYPE, "state": "finished"})
 

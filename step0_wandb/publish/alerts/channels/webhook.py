@@ -54,7 +54,7 @@ class WebhookChannel:
         return ""
 
     def trial_targets(self, _projects: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
-        """Return one target, which is no project."""
+        """Return one target, which is not a project."""
         return (("", ""),)
 
     def sender(self, loaded: Loaded, context: Context) -> WebhookSender:
