@@ -19,9 +19,9 @@ def blocks(language):
     return [textwrap.dedent(block) for block in found]
 
 
-def run_of_my_framework(folder, run_id, gap, ppo_kl=0.0):
+def run_of_my_framework(folder, run_id, gap):
     values = {
-        "actor/approx_kl": ppo_kl,
+        "actor/approx_kl": 0.0,
         "actor/clip_fraction": 0.0,
         "actor/engine_gap": gap,
         "actor/grad_norm": 0.2,
@@ -52,17 +52,8 @@ def test_the_profile_that_it_shows_is_written_from_a_run_and_judges_the_others(f
     assert (folder / "mine.toml").read_text() == written
     assert '[profiles] paths = ["./mine.toml"]' in answer.err
     (folder / "step0.toml").write_text(settings)
-    run_of_my_framework(folder, "e", 0.0151, ppo_kl=0.3)
-    answer = run("sync", "--json", cwd=folder)
+    answer = run("sync", cwd=folder)
     assert answer.code == 0, answer.err
-    assert answer.document["counts"] == {"healthy": 3, "broken": 2}
-    assert [setup["setup"] for setup in answer.document["setups"]] == ["mine · Qwen3-0.6B"]
+    assert blocks("console")[2].split("\n", 1)[1] in answer.out
+    assert "stored: 1 broken, 3 healthy" in answer.err + answer.out
     assert "mine: mine" in run("profiles", cwd=folder, COLUMNS="80").out
-
-
-def test_the_verdict_that_it_shows_is_printed(folder):
-    written, settings = blocks("toml")
-    (folder / "mine.toml").write_text(written)
-    (folder / "step0.toml").write_text(settings)
-    shown = blocks("console")[2].split("\n", 1)[1]
-    assert shown in run("sync", cwd=folder).out
