@@ -2,13 +2,11 @@
 
 import re
 import shlex
-import tomllib
 from pathlib import Path
 
 import pytest
 
 from step0_wandb.app.doctor import RECEIVING
-from step0_wandb.settings.load import load_settings
 from tests.support import command
 from tests.support.project import python
 
@@ -72,8 +70,9 @@ def test_the_alarm_is_what_the_demo_and_the_command_print(place):
     assert words_of(explained) in words_of(command.run(*shlex.split(asked), cwd=place).out)
 
 
-def test_the_book_of_weight_checks_is_what_the_command_prints(place):
-    [shown] = [text for text in blocks("text") if text.startswith("$ step0-wandb weights\n")]
+def test_the_list_of_weight_checks_is_what_the_command_prints(place):
+    page = (ROOT / "docs" / "getting-started.md").read_text(encoding="utf-8")
+    shown = re.search(r"^```text\n(\$ step0-wandb weights\n.*?)^```$", page, re.MULTILINE | re.DOTALL)[1]
     printed = command.run("weights", cwd=place).out
     assert words_of(shown.partition("\n")[2]) in words_of(printed)
     assert re.search(r"^passed +Qwen3-1\.7B ", printed, re.MULTILINE)
@@ -106,13 +105,6 @@ def test_a_notebook_call_runs_on_the_demo(block, place):
     assert (done.code, done.err) == (0, "")
     runs, verdicts = map(int, done.out.split())
     assert runs == verdicts > 30
-
-
-@pytest.mark.parametrize("block", blocks("toml"))
-def test_settings_are_accepted_and_no_default(block, tmp_path):
-    (tmp_path / "step0.toml").write_text(block, encoding="utf-8")
-    loaded = load_settings(cwd=tmp_path, environ={})
-    assert set(tomllib.loads(block)) <= {key.split(".")[0] for key in loaded.origins}
 
 
 def test_what_people_switch_on_to_get_alerts_is_what_the_doctor_says():
