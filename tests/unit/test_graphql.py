@@ -146,16 +146,20 @@ def places(value, path=()):
             yield from places(part, (*path, name))
 
 
-@pytest.mark.parametrize("path", list(places(ANSWER)), ids=lambda path: ".".join(map(str, path)))
 @pytest.mark.parametrize("odd", ["text", 7, True, [1]], ids=repr)
-def test_what_is_not_as_the_schema_says_is_no_answer(path, odd):
-    answer = copy.deepcopy(ANSWER)
-    *parents, last = path
-    reduce(getitem, parents, answer)[last] = odd
-    bench = Bench(Reply(200, {}, json.dumps({"data": answer}).encode()))
-    with pytest.raises(RequestFailed, match="not what W&B's schema says") as caught:
-        bench.ask()
-    assert caught.value.fault is faults.NO_WANDB_ANSWER
+def test_what_is_not_as_the_schema_says_is_no_answer(odd):
+    taken = []
+    for path in places(ANSWER):
+        answer = copy.deepcopy(ANSWER)
+        *parents, last = path
+        reduce(getitem, parents, answer)[last] = odd
+        bench = Bench(Reply(200, {}, json.dumps({"data": answer}).encode()))
+        try:
+            taken.append((path, bench.ask()))
+        except RequestFailed as error:
+            if error.fault is not faults.NO_WANDB_ANSWER or "not what W&B's schema says" not in str(error):
+                taken.append((path, error))
+    assert taken == []
 
 
 def test_json_declared_as_a_web_page_is_taken_for_what_it_is():

@@ -23,28 +23,30 @@ def test_the_table_is_as_large_as_it_says():
     assert all(len(core(kind, token)) >= 9 for kind, token in TOKENS.items())
 
 
-@pytest.mark.parametrize("kind", TOKENS)
-def test_a_key_is_left_in_no_place(kind):
-    token = TOKENS[kind]
+def test_a_key_is_left_in_no_place():
     left = [
-        (place, scrub(config(token)))
+        (kind, place, scrubbed)
+        for kind, token in TOKENS.items()
         for place, config in CONTEXTS.items()
-        if core(kind, token) in json.dumps(scrub(config(token)))
+        if core(kind, token) in json.dumps(scrubbed := scrub(config(token)))
     ]
     assert left == []
 
 
-@pytest.mark.parametrize("kind", TOKENS)
-def test_a_key_is_left_in_no_text(kind):
-    token = TOKENS[kind]
-    texts = [text for config in CONTEXTS.values() for text in leaves(config(token))]
-    assert [text for text in texts if core(kind, token) in redact(text)] == []
+def test_a_key_is_left_in_no_text():
+    left = [
+        (kind, text)
+        for kind, token in TOKENS.items()
+        for config in CONTEXTS.values()
+        for text in leaves(config(token))
+        if core(kind, token) in redact(text)
+    ]
+    assert left == []
 
 
-@pytest.mark.parametrize(("name", "text"), HARMLESS)
-def test_what_only_looks_like_a_key_stays(name, text):
-    assert scrub({name: text}) == {name: text}
-    assert scrub({"a": {name: [text]}}) == {"a": {name: [text]}}
+def test_what_only_looks_like_a_key_stays():
+    written = [config for name, text in HARMLESS for config in ({name: text}, {"a": {name: [text]}})]
+    assert [(config, scrub(config)) for config in written if scrub(config) != config] == []
 
 
 def leaves(value):
@@ -55,15 +57,11 @@ def leaves(value):
     return [leaf for inner in value for leaf in leaves(inner)]
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [*rule_file("gitleaks.toml")["rules"], *rule_file("secrets.toml")["rules"]],
-    ids=lambda rule: rule["id"],
-)
-def test_a_rule_is_a_regex_that_python_takes_and_has_keywords_in_lower_case(rule):
-    re.compile(rule["regex"])
-    assert rule["keywords"]
-    assert all(word == word.lower() for word in rule["keywords"])
+def test_a_rule_is_a_regex_that_python_takes_and_has_keywords_in_lower_case():
+    for rule in (*rule_file("gitleaks.toml")["rules"], *rule_file("secrets.toml")["rules"]):
+        assert re.compile(rule["regex"]), rule["id"]
+        assert rule["keywords"], rule["id"]
+        assert all(word == word.lower() for word in rule["keywords"]), rule["id"]
 
 
 PIECES = (
@@ -76,9 +74,11 @@ PIECES = (
 
 @pytest.mark.parametrize("piece", PIECES)
 def test_the_work_grows_as_the_text_does(piece):
+    """Eight times the text is not 24 times the work; work that grows with the square would be 64 times."""
     text = piece * (100_000 // len(piece))
-    half = min(work(text[: len(text) // 2]) for _ in range(3))
-    assert min(work(text) for _ in range(3)) < 2.6 * half + 0.01
+    part = text[: len(text) // 8]
+    # The best of three each, so that what else runs on the machine, which also costs CPU time, decides nothing.
+    assert min(work(text) for _ in range(3)) < 24 * min(work(part) for _ in range(3)) + 0.05
 
 
 def work(text):
