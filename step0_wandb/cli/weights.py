@@ -26,26 +26,26 @@ def weights(session: Session) -> None:
     from step0_wandb.store.kept import load_weight_checks
 
     with session.open_store() as store:
-        book = load_weight_checks(store)
+        entries = load_weight_checks(store)
     if session.as_json:
-        output.print_json(json_documents.document("weights", weights=book))
-    elif book:
-        _print(book, output.console())
+        output.print_json(json_documents.document("weights", weights=entries))
+    elif entries:
+        _print(entries, output.console())
     else:
         output.console().print("No run of a framework that can compare weights.")
 
 
-def _print(book: Sequence[WeightCheck], out: Console) -> None:
+def _print(entries: Sequence[WeightCheck], out: Console) -> None:
     """Print the table, then notes and what to do, the flags ready to be copied."""
     from rich.text import Text
 
-    out.print(tables.table(tables.WEIGHTS, book, out.width))
-    for entry in book:
+    out.print(tables.table(tables.WEIGHTS, entries, out.width))
+    for entry in entries:
         if entry.notes:
             text = f"{entry.what}: {'; '.join(entry.notes)}"
             output.print_item(entry.status, text, out, style=tables.STYLES[entry.status])
     wanting: dict[tuple[str, ...], list[str]] = {}
-    for entry in book:
+    for entry in entries:
         if entry.status != "passed":
             wanting.setdefault(entry.add, []).append(entry.model)
     for add, models in wanting.items():

@@ -149,6 +149,15 @@ def test_a_run_is_told_with_link_verdict_reason_setup_user_time_and_state():
     )
 
 
+def test_tables_that_do_not_hold_everything_say_so(monkeypatch):
+    assert sections(build([judged(1)]))["Charts and tables"] == [Panels()]
+    monkeypatch.setattr(module.tables, "MOST_RUNS", 2)
+    cut, _ = sections(build([judged(number) for number in range(3)]))["Charts and tables"]
+    assert plain(cut.line) == (
+        "The table of runs holds 2 of 3: flagged ones, then labeled ones, then the newest."
+    )
+
+
 def test_silence_does_not_look_like_health():
     found = sections(build([]))
     assert lines(found["Broken and still running"]) == ["No broken run is still running."]

@@ -55,7 +55,7 @@ class Extras:
     Attributes
     ----------
     weights : sequence of WeightCheck
-        The book of weight checks in its order; an empty one has no section.
+        The weight-check log in its order; an empty one has no section.
     fits : sequence of str
         How well the healthy runs follow what ranges assume, one sentence a gap metric.
     findings : mapping of str to str
@@ -104,10 +104,15 @@ def render_page(
     left_out = extras.left_out or LeftOut({}, count_unchecked(runs))
     page = build_page(runs, setups, left_out, causes=extras.findings, as_of=as_of)
     known = {run.run: run for run in runs}
-    book = [Checked(check, known.get(check.run or "")) for check in extras.weights]
+    weight_log = [Checked(check, known.get(check.run or "")) for check in extras.weights]
     template = _environment().get_template("page.html.j2")
     return template.render(
-        title=title, page=page, book=book, fits=extras.fits, findings=extras.findings, outcomes=OUTCOMES
+        title=title,
+        page=page,
+        weight_log=weight_log,
+        fits=extras.fits,
+        findings=extras.findings,
+        outcomes=OUTCOMES,
     )
 
 

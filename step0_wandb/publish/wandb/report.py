@@ -20,6 +20,7 @@ from step0_wandb.plots.layout import STANDINGS
 from step0_wandb.publish.causes import further_reasons, shared_causes, together
 from step0_wandb.publish.html.chart import gravity, standing
 from step0_wandb.publish.html.page import basis, title_of
+from step0_wandb.publish.wandb import tables
 from step0_wandb.records import ALIVE, FLAGGED
 from step0_wandb.text.formatting import MISSING, clean, count, number, shorten, web_url, when
 from step0_wandb.verdicts.coverage import blind_spots
@@ -177,6 +178,7 @@ def build_report(
         Heading("Ranges"),
         *_ranges(setups),
         Heading("Charts and tables"),
+        *_cut_tables(len(newest), len(setups)),
         Panels(),
         *_weights(weights, newest),
         *_blind(newest),
@@ -308,13 +310,13 @@ def _span(low: float | None, high: float | None) -> str:
     return MISSING if low is None or high is None else f"{number(low)} to {number(high)}"
 
 
-def _weights(book: Sequence[WeightCheck], runs: Sequence[JudgedRun]) -> Iterable[Block]:
-    if not book:
+def _weights(entries: Sequence[WeightCheck], runs: Sequence[JudgedRun]) -> Iterable[Block]:
+    if not entries:
         return
     known = {run.run: run for run in runs}
     yield Heading("Weight checks")
-    yield Bullets(tuple(_weight_check(entry, known.get(entry.run or "")) for entry in book[:MOST_WEIGHTS]))
-    yield from _left_out(len(book) - MOST_WEIGHTS, "line", "`step0-wandb weights`")
+    yield Bullets(tuple(_weight_check(entry, known.get(entry.run or "")) for entry in entries[:MOST_WEIGHTS]))
+    yield from _left_out(len(entries) - MOST_WEIGHTS, "line", "`step0-wandb weights`")
 
 
 def _weight_check(entry: WeightCheck, run: JudgedRun | None) -> Line:
@@ -337,6 +339,15 @@ def _blind(runs: Sequence[JudgedRun]) -> Iterable[Block]:
         for spot in spots[:MOST_BLIND]
     )
     yield from _left_out(len(spots) - MOST_BLIND, "reason", "the HTML page")
+
+
+def _cut_tables(runs: int, setups: int) -> Iterable[Block]:
+    """Say which of the tables below do not hold everything."""
+    if runs > tables.MOST_RUNS:
+        first = "flagged ones, then labeled ones, then the newest"
+        yield Paragraph((f"The table of runs holds {tables.MOST_RUNS:,} of {runs:,}: {first}.",))
+    if setups > tables.MOST_SETUPS:
+        yield Paragraph((f"The table of setups holds {tables.MOST_SETUPS:,} of {setups:,}.",))
 
 
 def _bullets(texts: Iterable[str]) -> Bullets:
