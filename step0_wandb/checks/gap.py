@@ -178,7 +178,7 @@ def _not_believed(facts: Facts) -> str:
 
 
 def _moved(facts: Facts) -> str:
-    times = f" x{facts['moved_ratio']:.2g}" if number_in(facts, "moved_ratio") else ""
+    times = f" x{ratio(facts['moved_ratio'])}" if number_in(facts, "moved_ratio") else ""
     return (
         f"gap {number(facts['gap'])} is outside the range {_range(facts)}, but so is every run of this setup"
         f"{since_text(facts, 'moved_since')}: it has moved{times}; accept it if the new level is right"

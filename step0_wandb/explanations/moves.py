@@ -38,7 +38,26 @@ def with_what_changed(
         where the config names nothing.
     """
     told = [_told(setup, result, store, packages) if setup.moved else setup for setup in setups]
-    return [_asked(setup, store) if setup.question else setup for setup in told]
+    told = [_asked(setup, store) if setup.question else setup for setup in told]
+    hidden = set(result.ranges.index[result.ranges["lower_n"] > 0])
+    return [
+        _split(setup, result, store)
+        if setup.setup in hidden and setup.note and not (setup.moved or setup.question)
+        else setup
+        for setup in told
+    ]
+
+
+def _split(setup: SetupRange, result: Judgment, store: Store) -> SetupRange:
+    """Return a setup that hides two levels, with the config keys in which they differ."""
+    member = result.by["member"].to_numpy(dtype=bool) & (result.runs["setup"] == setup.setup).to_numpy()
+    own, row = result.runs[member], result.ranges.loc[setup.setup]
+    upper = own["gap"] ** 2 > row["lower_center"] * row["upper_center"]
+    sides = [list(store.runs.configs(own.loc[of, "run"].tolist()[-AT_MOST:])) for of in (upper, ~upper)]
+    differs = [clean(item.key) for item in _changed(sides[0], sides[1])]
+    if not differs:
+        return setup
+    return replace(setup, note=f"{setup.note}; they differ in {' and '.join(differs[:NAMED])}")
 
 
 def _asked(setup: SetupRange, store: Store) -> SetupRange:

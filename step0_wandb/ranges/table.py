@@ -14,6 +14,7 @@ from step0_wandb.ranges.history import NEVER, as_times
 from step0_wandb.ranges.model import fit_model
 from step0_wandb.ranges.noise import learned_noise
 from step0_wandb.ranges.screen import WINDOW
+from step0_wandb.ranges.trends import trends
 from step0_wandb.records import ALPHA, BROKEN_RATIO
 
 if TYPE_CHECKING:
@@ -98,6 +99,12 @@ def fit_ranges(
         ``other_center, other_n``
             A second level: center and number of at least two runs that agree with each other, outside
             the range but not broken by their ratio. NaN and 0 where there is none.
+        ``drift, drift_since``
+            By how much the line through ten members or more rises from the first to the last, and time of
+            the first; NaN and NaT where there is no drift.
+        ``lower_center, lower_n, upper_center``
+            Two levels within the range, at least two members each: the setup holds two kinds of runs. NaN
+            and 0 where there are none.
         ``last_run``
             When the newest run of the setup was created.
         ``prior_df, prior_sigma, tail_df, tail_scale``
@@ -162,6 +169,7 @@ def range_table(model: Model, alpha: float) -> pd.DataFrame:
         "epoch": levels.number[level],
         **_moves(model),
         **_other_levels(model),
+        **trends(model),
         "entropy": np.exp(model.covariate.usual),
         "entropy_slope": model.covariate.slope[group],
         "last_run": as_times(setups.last_run),

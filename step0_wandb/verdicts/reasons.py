@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from step0_wandb.checks.base import number_in, text_in
 from step0_wandb.checks.gap import allowed_by, no_range, not_measured, since_text
-from step0_wandb.text.formatting import count, number
+from step0_wandb.text.formatting import count, number, ratio
 from step0_wandb.verdicts.reference_gaps import published_for
 
 if TYPE_CHECKING:
@@ -46,9 +46,17 @@ def setup_note(row: Mapping[str, Any]) -> str:
             f"{count(int(row['n']), 'run')}, ceiling {number(row.get('ceiling'))}; accept it if it is right"
         )
     if number_in(row, "moved"):
-        return f"this setup has moved x{row['moved']:.2g}{since_text(row, 'moved_since')}; accept it if it is right"
+        return f"this setup has moved x{ratio(row['moved'])}{since_text(row, 'moved_since')}; accept it if it is right"
     if number_in(row, "improved"):
-        return f"this setup has fallen to x{row['improved']:.2g}{since_text(row, 'improved_since')}"
+        return f"this setup has fallen to x{ratio(row['improved'])}{since_text(row, 'improved_since')}"
+    if number_in(row, "lower_center"):
+        lower, upper, n = row["lower_center"], row["upper_center"], int(row["lower_n"])
+        return (
+            f"two levels within this range: {number(lower)} ({count(n, 'run')}) and {number(upper)} "
+            f"({count(int(row['n']) - n, 'run')}), x{ratio(upper / lower)} apart"
+        )
+    if number_in(row, "drift"):
+        return f"this setup drifts: x{ratio(row['drift'])} over {count(int(row['n']), 'run')}{since_text(row, 'drift_since')}"
     return ""
 
 

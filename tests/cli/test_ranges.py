@@ -25,7 +25,7 @@ def test_a_word_on_a_setup_or_on_one_of_its_runs_takes_its_level_as_right(tmp_pa
     ]
     shown = run("ranges", *STORE, cwd=tmp_path, COLUMNS="200").out
     assert "own, moved" in shown
-    assert "has moved x1.5 since 2026-01-02" in shown
+    assert "has moved x1.50 since 2026-01-02" in shown
     assert "sglang_attention_backend went from fa3 to flashinfer" in shown
     assert "pooled, not believed" in shown
     assert run("accept", "Qwen3-0.6B", "--why", "new kernel", *STORE, cwd=tmp_path).code == 0

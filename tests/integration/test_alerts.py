@@ -333,7 +333,7 @@ def test_a_digest_lists_runs_and_setups(server, watch):
     (alert,) = server.alerts
     assert alert.title == "Several alerts at step 0, first: bad0"
     assert alert.text.startswith("6 new alerts:\n- broken: bad0 by ada: gap 0.0461 is 3.0 times")
-    assert "- setup miles · Qwen3-0.6B: this setup has moved x1.5" in alert.text
+    assert "- setup miles · Qwen3-0.6B: this setup has moved x1.4" in alert.text
     assert [(alert["run"], alert["setup"]) for alert in result.alerts if alert["setup"]] == [(None, SETUP)]
 
 
@@ -357,7 +357,7 @@ def test_a_setup_that_moved_is_told_once_and_not_run_by_run(server, watch):
     (alert,) = server.alerts
     assert (alert.run_id, alert.level) == ("step0-sync", "WARN")
     assert alert.title.startswith("Setup moved: miles · Qwen3-0.6B ")
-    assert "this setup has moved x1.5" in alert.text
+    assert "this setup has moved x1.4" in alert.text
     assert "step0-wandb accept 'miles · Qwen3-0.6B'" in alert.text
     add_run(server, "new3", 0.0221, hours=0.5)
     watch.sync()

@@ -22,7 +22,7 @@ def test_from_the_third_run_on_one_proposal_names_the_move_and_the_key_that_chan
     [setup] = sync(tmp_path).setups
     assert round(setup.moved, 1) == 1.5
     assert setup.moved_since == datetime(2026, 1, 2, 6, tzinfo=UTC)
-    assert "has moved x1.5 since 2026-01-02" in setup.note
+    assert "has moved x1.50 since 2026-01-02" in setup.note
     assert setup.note.endswith("sglang_attention_backend went from fa3 to flashinfer")
     assert verdicts(tmp_path, "new") == {"suspect"}
     assert verdicts(tmp_path, "old") == {"healthy"}
@@ -45,7 +45,7 @@ def test_a_fall_is_told_as_an_improvement_and_adopted_by_itself(tmp_path):
     write(tmp_path, "new", 0.012, 3, first_hour=30, backend="flashinfer")
     [setup] = sync(tmp_path).setups
     assert setup.n == 3
-    assert "has fallen to x0.6" in setup.note
+    assert "has fallen to x0.67" in setup.note
     assert "sglang_attention_backend went from fa3 to flashinfer" in setup.note
     assert verdicts(tmp_path, "") == {"healthy"}
 

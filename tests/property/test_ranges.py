@@ -19,7 +19,7 @@ START = pd.Timestamp("2026-01-01", tz="UTC")
 SOME = settings(max_examples=settings().max_examples // 2)
 """A whole history is a dear example."""
 LIMITS = ["center", "low", "high", "seen_low", "seen_high"]
-SCALED = [*LIMITS, "other_center"]
+SCALED = [*LIMITS, "other_center", "lower_center", "upper_center"]
 
 
 @st.composite
