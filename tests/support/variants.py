@@ -248,12 +248,53 @@ _KINDS: dict[str, list[tuple[str, dict[str, Any], Row, tuple[str, ...]]]] = {
         ),
         ("LoRA", {"actor.use_lora": True}, {}, ()),
     ],
-}
+    "unsloth": [
+        ("plain", {}, {}, ()),
+        ("default: no correction", {"vllm_importance_sampling_correction": False}, {}, ("train/sampling/sampling_logp_difference/mean",)),
+        ("ten steps a row", {"logging_steps": 10}, {"clip_frac": 2e-3, "ref_kl": 1.6e-3}, ()),
+    ],
+    "ms_swift": [
+        ("plain", {}, {}, ()),
+        ("default: no off-policy metrics", {"log_rollout_offpolicy_metrics": False}, {}, ("train/rollout_correction/k3_kl", "train/rollout_correction/is_weight_mean", "train/rollout_correction/ess")),
+        ("LoRA", {"tuner_type": "lora"}, {"*gap": 1.4}, ()),
+    ],
+    "rlinf": [
+        ("plain", {}, {"ppo_kl": 2e-5}, ()),
+        ("old log-probs of the engine", {"algorithm.recompute_logprobs": False}, {"ppo_kl": 0.0074, "clip_frac": 0.046, "ratio": 1.003}, ("actor/training/actor/rollout_train_kl",)),
+        ("LoRA", {"actor.model.is_lora": True}, {}, ()),
+    ],
+    "open_instruct": [
+        ("plain", {}, {}, ()),
+        ("averaged rows", {"num_mini_batches": 4}, {"clip_frac": 2e-3, "ratio": 1.0004}, ()),
+        ("no reference", {"load_ref_policy": False}, {}, ("objective/kl3_avg",)),
+    ],
+    "torchtitan": [
+        ("plain", {}, {"clip_frac": 2e-3}, ()),
+        ("batch-invariant", {"trainer.debug.batch_invariant": True, "generator.debug.batch_invariant": True}, {"gap": 0.0, "bound:signed-mean": 0.0}, ()),
+    ],
+    "trl_ppo": [
+        ("plain", {}, {"ppo_kl": 2e-6}, ()),
+        ("four epochs", {"num_ppo_epochs": 4}, {"ppo_kl": 0.39, "clip_frac": 0.52}, ()),
+    ],
+    "tunix": [
+        ("plain", {}, {"ppo_kl": 3e-6}, ()),
+        ("old log-probs of the engine", {"rl_training_config.use_rollout_logps": True}, {"ppo_kl": 3e-4, "clip_frac": 1e-3}, ()),
+        ("ratio of 1 by construction", {"force_on_policy_ratio": True}, {}, ()),
+    ],
+    "roll": [
+        ("plain", {}, {}, ()),
+        ("averaged rows", {"init_kl_coef": 0.2}, {"ppo_kl": 2e-4, "clip_frac": 1e-3}, ()),
+    ],
+    "tinker": [
+        ("plain", {}, {}, ()),
+        ("asynchronous", {"async_config": {"max_steps_off_policy": 2}}, {}, ()),
+    ],
+}  # fmt: skip
 
 
 def variants_of(profile: Profile) -> list[Variant]:
     """Return the legal variants of a framework."""
     return [
         Variant(title, _changed(profile.name, changes), row, frozenset(without))
-        for title, changes, row, without in _KINDS[profile.name]
+        for title, changes, row, without in _KINDS.get(profile.name, [("plain", {}, {}, ())])
     ]
