@@ -256,7 +256,8 @@ def test_the_order_of_arrival_does_not_matter(tmp_path):
     for folder, order in ((forth, 1), (back, -1)):
         for at in range(17)[::order]:
             miles_run(folder, f"ref{at:02}", REFERENCE[at], started=1767225600 + at)
-            sync(folder)
+            if at % 4 == 0:  # also the first and the last to arrive
+                sync(folder)
     assert json_documents.plain(list(judged(forth).values())) == json_documents.plain(
         list(judged(back).values())
     )

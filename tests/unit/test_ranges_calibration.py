@@ -20,8 +20,9 @@ OF_EACH_KIND = (0, 4, 7, 8, 12, 17, 20)
         for at, line in enumerate(LINES)
     ],
 )
-def test_each_line_keeps_what_is_asked(line):
-    share = shares(line, np.random.default_rng(2), 25)["this package"]
+def test_each_line_keeps_what_is_asked(line, pytestconfig):
+    fleets = 25 if pytestconfig.getoption("--full-grid") else 12
+    share = shares(line, np.random.default_rng(2), fleets)["this package"]
 
     assert kept(line, share).all(), share.mean(axis=0)
 
