@@ -18,7 +18,7 @@ Each name loads what it needs when it is first used, so that importing the packa
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from step0_wandb.app.diff import diff
