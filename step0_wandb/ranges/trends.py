@@ -53,7 +53,7 @@ def _drifts(model: Model) -> dict[str, Floats | pd.DatetimeIndex]:
     x = np.arange(row.size) - cells.spread(cells.starts + (n - 1) / 2)
     away = y - cells.spread(cells.total(y) / n)
     xx, xy, yy = (cells.total(values) for values in (x * x, x * away, away * away))
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         slope = xy / xx
         t = slope * np.sqrt(xx * (n - 2) / np.maximum(yy - slope * xy, np.finfo(float).tiny))
         rare = (n >= FEWEST) & (2 * special.stdtr(n - 2, -np.abs(t)) < RARE)

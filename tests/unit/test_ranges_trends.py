@@ -64,3 +64,12 @@ def test_one_level_is_not_told_as_two():
     found = fit_ranges(frame(y.ravel(), np.repeat(np.arange(400).astype(str), 12)))
     assert found["lower_n"].gt(0).sum() <= 1
     assert found["drift"].notna().sum() == 0
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("count", [1, 2, 3, 12])
+def test_runs_on_one_line_or_all_equal_are_no_reason_for_a_warning(count):
+    for y in (np.full(count, -4.0), -4.0 + 0.003 * np.arange(count), -4.0 + 1e-15 * np.arange(count)):
+        assert np.isnan(fit_ranges(frame(y)).loc["a", "drift"])
+    rising = fit_ranges(frame(-4.0 + 0.01 * np.arange(12))).loc["a", "drift"]
+    assert rising == pytest.approx(np.exp(0.11), rel=1e-6)
