@@ -50,7 +50,13 @@ def _drifts(model: Model) -> dict[str, Floats | pd.DatetimeIndex]:
     row = row[sorted_order(history.setup[row], history.time[row])]
     cells, y = Cells.of(history.setup[row]), history.y[row]
     n = cells.counts.astype(np.float64)
-    x = np.arange(row.size) - cells.spread(cells.starts + (n - 1) / 2)
+    # Runs of one moment share a place: their order in the frame says nothing.
+    begins = np.append(True, (np.diff(history.setup[row]) != 0) | (np.diff(history.time[row]) != 0))[
+        : row.size
+    ]
+    moment = np.cumsum(begins) - 1
+    place = np.bincount(moment, np.arange(row.size)) / np.maximum(np.bincount(moment), 1)
+    x = place[moment] - cells.spread(cells.starts + (n - 1) / 2)
     away = y - cells.spread(cells.total(y) / n)
     xx, xy, yy = (cells.total(values) for values in (x * x, x * away, away * away))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

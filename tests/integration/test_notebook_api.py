@@ -167,7 +167,7 @@ def test_frames_of_several_loads_can_be_joined(verdicts, tmp_path):
 
 @pytest.mark.parametrize("text", ["nobody", "run-nobody", ""])
 def test_a_run_that_is_not_there_is_told(verdicts, text):
-    with pytest.raises(UsageError, match="names no run"):
+    with pytest.raises(UsageError, match=f"no run '{text}' in the frame"):
         s0.explain(verdicts, text)
 
 

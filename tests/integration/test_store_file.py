@@ -246,7 +246,7 @@ def test_a_damaged_name_in_the_schema_is_told_too(filled):
 @pytest.mark.parametrize("mode", ["read", "write", "copy"])
 def test_a_pipe_is_no_store_and_nobody_is_waited_for(tmp_path, mode):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(StoreError, match="no regular file"):
+    with pytest.raises(StoreError, match="not a regular file"):
         Store.open(tmp_path / "pipe", mode=mode)
     assert names(tmp_path) == ["pipe"]
 

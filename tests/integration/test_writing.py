@@ -175,9 +175,10 @@ def test_the_report_that_wandb_reads_back_holds_the_blocks(told):
 
 def test_a_hostile_name_is_plain_text_and_leads_to_its_run_alone(told):
     blocks = read_back(told)["blocks"]
-    [[link, reason, facts]] = next(block[1] for block in blocks if block[0] == "UnorderedList")
+    [[link, verdict, reason, facts]] = next(block[1] for block in blocks if block[0] == "UnorderedList")
     assert link == {"text": HOSTILE, "url": f"{told.server.url}/lab/rl/runs/rl-bad"}
-    assert reason.startswith(": broken. gap 0.0461 is 3.0 times the center 0.0151 of 6 healthy runs")
+    assert verdict == ": broken."
+    assert reason.startswith(" gap 0.0461 is 3.0 times the center 0.0151 of 6 healthy runs")
     assert "running" in facts
     # In the stored description every text is a node of its own; markdown stands in one block alone.
     spec = json.loads(told.reports[0].spec)

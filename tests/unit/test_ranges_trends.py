@@ -29,6 +29,16 @@ def test_a_drift_is_told_with_the_rise_of_the_line_through_the_runs():
     assert found["drift_since"] == pd.Timestamp("2026-11-01", tz="UTC")
 
 
+def test_runs_of_one_moment_share_a_place_in_a_drift_whatever_their_order():
+    y = np.log(0.013) + 0.015 * np.arange(30) + noise(1, 30)
+    by_day = frame(y).assign(created_at=lambda runs: runs["created_at"].dt.floor("6h"))
+    place = stats.rankdata(by_day["created_at"].astype("int64"))
+    line = stats.linregress(place, y)
+    for seed in range(5):
+        found = fit_ranges(by_day.sample(frac=1, random_state=seed)).loc["a"]
+        assert found["drift"] == pytest.approx(np.exp(29 * line.slope))
+
+
 def test_a_drift_is_told_exactly_where_its_line_is_rare_and_rises_enough():
     slopes = np.repeat([0.0, 0.002, 0.005, 0.01, -0.01], 20)
     y = slopes[:, None] * np.arange(14) + noise(2, 100, 14) - 4.3
