@@ -200,7 +200,9 @@ def test_off_policy_steps_differ_from_the_first_one_of_a_rollout(runs):
 def test_people_and_hosts_are_invented(runs):
     text = repr([(run.user, run.run.host) for run in runs.values()])
     assert socket.gethostname() not in text
-    assert {run.user for run in runs.values()} == {"aiko", "tomasz", "leila", "henrik", "noor", "pei"}
+    # The client looks at its surroundings in its own time: a run that ends at once may be without a user.
+    users = {run.user for run in runs.values()} - {""}
+    assert users == {"aiko", "tomasz", "leila", "henrik", "noor", "pei"}
 
 
 def test_the_same_moment_gives_the_same_runs():
