@@ -22,7 +22,7 @@ from step0_wandb.wandb_api.address import RemoteAddress, parse_address, safe_tex
 if TYPE_CHECKING:
     from step0_wandb.app.sync import Job
     from step0_wandb.profiles.choice import Choice
-    from step0_wandb.profiles.draft import Draft
+    from step0_wandb.profiles.draft import ProfileDraft
     from step0_wandb.records import RunRecord
     from step0_wandb.wandb_api.address import LocalAddress
 
@@ -43,7 +43,7 @@ def choice_of(text: str, job: Job) -> tuple[RunRecord, Choice]:
     return record, explain_choice(finder.profiles, opening, names, record.config)
 
 
-def draft_of(name: str, text: str, job: Job) -> Draft:
+def draft_of(name: str, text: str, job: Job) -> ProfileDraft:
     """Return a first profile, guessed from the names and the config of a run.
 
     Raises

@@ -126,20 +126,20 @@ class _Blind(schema.ProfileTable):
     says: str
 
 
-class _Catalog(schema.ProfileTable):
+class _CauseCatalog(schema.ProfileTable):
     ratios: dict[str, tuple[str, ...]]
     cause: tuple[_Entry, ...]
     blind: tuple[_Blind, ...]
 
 
 @cache
-def _catalog() -> _Catalog:
+def _catalog() -> _CauseCatalog:
     text = (
         resources.files("step0_wandb")
         .joinpath("profiles", "lists", "causes.toml")
         .read_text(encoding="utf-8")
     )
-    return _Catalog.model_validate(tomllib.loads(text))
+    return _CauseCatalog.model_validate(tomllib.loads(text))
 
 
 def find_causes(profile: Profile, evidence: Evidence) -> list[Cause]:

@@ -18,7 +18,7 @@ _BOOKKEEPING = ("_", "system/", "system.")
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ProfileClaim:
     """A profile that has metric names in common with a run.
 
     Attributes
@@ -41,9 +41,9 @@ class Choice:
 
     Attributes
     ----------
-    chosen : Claim or None
+    chosen : ProfileClaim or None
         None where no profile has a name in common with the run.
-    others : tuple of Claim
+    others : tuple of ProfileClaim
         The other profiles that have, those with most names first.
     reads : mapping of str to str
         By check or purpose the metric that the chosen profile reads of this run.
@@ -53,8 +53,8 @@ class Choice:
         The names that it does not read, each with the profiles that would.
     """
 
-    chosen: Claim | None
-    others: tuple[Claim, ...]
+    chosen: ProfileClaim | None
+    others: tuple[ProfileClaim, ...]
     reads: Mapping[str, str]
     missing: Mapping[str, tuple[str, ...]]
     unread: Mapping[str, tuple[str, ...]]
@@ -76,7 +76,7 @@ def explain_choice(
     shared = {name: profile.metrics.names & opening for name, profile in profiles.by_name.items()}
     ranked = sorted((name for name in shared if shared[name]), key=lambda name: (-len(shared[name]), name))
     claims = {
-        name: Claim(
+        name: ProfileClaim(
             name,
             profiles.by_name[name].title,
             tuple(sorted(shared[name])),

@@ -80,7 +80,7 @@ _NOT_THIS = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class ProfileDraft:
     """A profile's TOML text, and the names in the run that it reads nothing from."""
 
     text: str
@@ -114,7 +114,9 @@ class _Run:
         return f"by its name; {number(self.values[name])} in this run"
 
 
-def draft_profile(name: str, run: str, rows: Sequence[HistoryRow], config: Mapping[str, Json]) -> Draft:
+def draft_profile(
+    name: str, run: str, rows: Sequence[HistoryRow], config: Mapping[str, Json]
+) -> ProfileDraft:
     """Return a first profile for a framework, guessed from one run of it.
 
     Parameters
@@ -154,7 +156,7 @@ def draft_profile(name: str, run: str, rows: Sequence[HistoryRow], config: Mappi
         *_observable_tables(seen, observables, finite),
         "".join(f"# Not read: {clean(name)}\n" for name in unread),
     ]
-    return Draft("\n".join(part for part in parts if part), unread)
+    return ProfileDraft("\n".join(part for part in parts if part), unread)
 
 
 def _roles(seen: _Run, run: str) -> dict[str, list[str]]:

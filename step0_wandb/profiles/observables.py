@@ -206,14 +206,14 @@ class Observable(schema.ProfileTable):
         )
 
 
-class _Catalog(schema.ProfileTable):
+class _ObservableCatalog(schema.ProfileTable):
     observable: tuple[Definition, ...]
 
 
 @cache
 def catalog() -> Mapping[str, Definition]:
     """Return what must hold for each observable, by name."""
-    definitions = _Catalog.model_validate(tomllib.loads(catalog_file().decode())).observable
+    definitions = _ObservableCatalog.model_validate(tomllib.loads(catalog_file().decode())).observable
     return {definition.name: definition for definition in definitions}
 
 

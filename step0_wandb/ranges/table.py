@@ -101,7 +101,7 @@ def fit_ranges(
             the range but not broken by their ratio. NaN and 0 where there is none.
         ``drift, drift_since``
             By how much the line through ten members or more rises from the first to the last, and time of
-            the first; NaN and NaT where there is no drift.
+            the first; NaN and NaT without a drift.
         ``lower_center, lower_n, upper_center``
             Two levels within the range, at least two members each: the setup holds two kinds of runs. NaN
             and 0 where there are none.

@@ -104,7 +104,7 @@ class Step0:
     profile : str or None
         The framework whose metric names the run has.
     note : str
-        Why there is no step 0, or what a reader must know about it (a hidden resume); else empty.
+        Why the run has no step 0, or what to know about it (a hidden resume); else empty.
     fit : bool
         Whether the run may enter a range; a resumed run may not.
     step : float or None

@@ -301,7 +301,7 @@ def _safe(text: str) -> str:
 
 
 def _cut(text: str) -> str:
-    """Return a sentence as it begins, where there is no room for all of it."""
+    """Return as much of a sentence as there is room for."""
     return text if len(text) <= _LINE else f"{text[:_LINE].rsplit(' ', 1)[0]} …"
 
 
